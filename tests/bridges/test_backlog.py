@@ -1,6 +1,7 @@
 """Back-pressure: an intake reads no more while enough jobs are ready, however many readers it has."""
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -140,6 +141,18 @@ def test_a_queue_whose_messages_are_many_jobs_stops_at_its_bound_and_gives_back_
         await bench.pace.sleep(60)
         assert await ready(bench) == 3_000
         assert (len(queue.waiting), len(queue.held)) == (470, 0)
+        await bench.model.beat([Beat(session="s", open=SessionInfo(queues=("default",), slots=9_000))])
+        for seq in range(1, 20):
+            ask = Ask(session="s", seq=seq, queues=("default",), slots=1_000, limit=1_000)
+            leases = (await bench.model.claim(ask)).leases
+            await bench.model.settle(
+                [Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE) for lease in leases]
+            )
+            await bench.pace.sleep(5)
+        assert len(queue.waiting) <= 470 - 19 * 10
+        assert max(Counter(queue.received).values()) <= 2, (
+            "a message broker may count how often it was received"
+        )
         reading.cancel()
 
     run(story())

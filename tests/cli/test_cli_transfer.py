@@ -151,6 +151,21 @@ def test_a_line_that_makes_no_sense_stops_it_before_anything_is_done(
     assert len(shell.json("jobs", "tasks:app")) == 1
 
 
+def test_an_import_that_stops_on_the_way_is_on_record(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.task("add").enqueue(1)
+    (line,) = _exported(shell)
+    fresh = [
+        {**line, "id": f"01a1e01b-7a2b-729e-895f-229ff52b002{number}", "queue": queue}
+        for number, queue in enumerate((line["queue"], "nowhere"))
+    ]
+    (shell.folder / "jobs.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in fresh))
+    monkeypatch.setattr("windlass.admin.transfer.GROUP_JOBS", 1)
+    assert "nowhere" in shell("import", "tasks:app", "jobs.jsonl").complaint
+    assert len(shell.json("jobs", "tasks:app")) == 2
+    act = shell.json("dead", "tasks:app", "audit")[0]
+    assert (act["what"], act["jobs"], act["wanted"]) == ("imported", 1, 2)
+
+
 def test_a_circle_is_refused(shell: Shell) -> None:
     add = shell.task("add")
     first, second = (job.id for job in chain(add.call(1), add.call(2)).enqueue().jobs)

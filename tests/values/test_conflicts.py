@@ -90,6 +90,26 @@ def test_another_payload_under_an_id_that_the_store_does_not_know_is_a_conflict(
     asyncio.run(main())
 
 
+def test_a_producer_behind_a_front_door_is_told_of_a_conflict_and_asks_no_store(values_url: str) -> None:
+    app = Windlass("redis://127.0.0.1:1", front="kafka://127.0.0.1:1/front", values=values_url)
+
+    @app.task
+    def repeat(text: str) -> str:
+        return text * 2
+
+    async def main() -> None:
+        assert app.values is not None
+        job = repeat.call("x" * 100_000).job
+        await app.values.bucket.put(f"p/windlass/{job.id}", PLANTED, blocking=False)
+        with pytest.raises(ValueConflict):
+            await app.connection.send([[job]])
+        with pytest.raises(ValueConflict):
+            await asyncio.to_thread(app.connection.enqueue, [[job]])
+        await app.aclose()
+
+    asyncio.run(main())
+
+
 def test_over_http_a_conflict_is_no_outage_and_the_next_request_goes_through(values_url: str) -> None:
     house = House("memory://", values=values_url)
     assert house.app.values is not None

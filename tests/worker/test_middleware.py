@@ -192,13 +192,15 @@ def test_what_it_raises_or_returns_is_the_outcome(app: Windlass, bench: Benches)
     assert "retried: Retry" in seen
 
 
+@pytest.mark.parametrize("returns", [True, False])
 @pytest.mark.parametrize("kind", ["async", "plain"])
-def test_one_that_forgets_await_fails_the_run(app: Windlass, kind: str) -> None:
+def test_one_that_forgets_await_fails_the_run(app: Windlass, kind: str, returns: bool) -> None:
     reached: list[str] = []
 
     @app.middleware
     async def around(_job: RunningJob, run: Proceed) -> Any:
-        return run()
+        work = run()
+        return work if returns else None
 
     def plain() -> None:
         reached.append("the task")
@@ -211,7 +213,7 @@ def test_one_that_forgets_await_fails_the_run(app: Windlass, kind: str) -> None:
         job = work.enqueue()
         t.drain()
         with pytest.raises(
-            JobFailed, match=r"middleware around\(\) returned a coroutine: write return await"
+            JobFailed, match=r"middleware around\(\) does not await run\(\): write return await"
         ):
             job.result()
     assert not reached

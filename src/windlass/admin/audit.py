@@ -1,4 +1,4 @@
-"""A record of what operators did to many jobs at once: who, what, to which, to how many; the last 1,000."""
+"""The audit log: what operators changed. Who, what, which, how many jobs; the last 1,000 entries."""
 
 import getpass
 import os

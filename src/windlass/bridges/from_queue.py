@@ -1,6 +1,7 @@
 """Takes a queue: a message is acknowledged when its job has been accepted, never when the job has ended."""
 
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from windlass.bridges.backlog import Gate
@@ -41,6 +42,10 @@ class QueueIntake:
         self._gate = gate
         self._going = going
         self._pace = pace
+        self._jobs_each = 1
+        """Jobs that a message became the last time, on average: no more is received than there is room for.
+        SQS counts how often a message was received, also if it was given back, and puts it away in the end.
+        """
         # It never has an offset, so takes of any number of readers are never RACED.
         self._source = Source(source_name(settings.name, ""))
 
@@ -52,20 +57,22 @@ class QueueIntake:
                 looked = self._pace.now()
                 await self._look_at_settings()
                 self._going.lag = await self._queue.lag()
-            most = await self._gate.opens(self._going, RECEIVE)
-            if most and (messages := await self._queue.receive(most, WAIT)):
+            room = await self._gate.opens(self._going, RECEIVE * self._jobs_each)
+            most = max(1, room // self._jobs_each)
+            if room and (messages := await self._queue.receive(most, WAIT)):
                 await self._take(messages)
             self._going.works()
 
     async def _take(self, messages: Sequence[Message]) -> None:
-        taken = 0
+        taken = jobs = 0
         try:
             for piece in self._taking.pieces(messages):
                 if not self._gate.has_room:
                     break  # a message may be a thousand jobs
                 with self._gate.passing(piece.jobs):
                     _, piece = await self._taking.take(self._source, None, None, piece)
-                taken += len(piece.messages)
+                taken, jobs = taken + len(piece.messages), jobs + len(piece.jobs)
+                self._jobs_each = max(1, math.ceil(jobs / taken))
                 await self._queue.acknowledge(piece.messages)
                 self._going.took(len(piece.messages), piece.dead, place=piece.messages[-1].place)
         except BaseException:

@@ -74,12 +74,22 @@ def import_jobs(
         raise UsageError(f"there is no file {file}")
 
     async def work(service: Service) -> None:
+        taken = 0
+
+        def tell(count: int) -> None:
+            nonlocal taken
+            taken += count
+            told(count)
+
         with file.open("rb") as opened:
             total = sum(1 for _ in opened)
             opened.seek(0)
-            with progress("imported", total, shown=not json) as told:
-                done = await service.imported(opened, dead=dead, told=told)
-        await put_on_record(service, "imported", {"file": file.name}, jobs=done.created, wanted=total)
+            try:
+                with progress("imported", total, shown=not json) as told:
+                    done = await service.imported(opened, dead=dead, told=tell)
+                taken = done.created
+            finally:
+                await put_on_record(service, "imported", {"file": file.name}, jobs=taken, wanted=total)
         if json:
             say_json(done)
             return

@@ -18,9 +18,10 @@ from windlass.threads import LoopThreads, check_gevent
 _T = TypeVar("_T")
 _loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 """Those of all portals."""
-DROPPING = 0.1
+DROPPING = 1.0
 """Seconds that a loop goes on after its portal was dropped. The thread that drops a portal drops its async
-generators a moment later. asyncio makes a task of each, which must end before the loop does.
+generators a moment later, on a busy machine some tenths of a second. asyncio makes a task of each, which must
+end before the loop does.
 """
 
 
@@ -174,7 +175,8 @@ async def _end_what_is_left(loop: asyncio.AbstractEventLoop) -> None:
     await _cancel_others()
     await loop.shutdown_asyncgens()
     await asyncio.sleep(DROPPING)
-    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+    while late := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:

@@ -152,11 +152,23 @@ def _on_loop(middleware: Sequence[Middleware], function: Callable[..., Any]) -> 
 
 
 async def _through(middleware: Middleware, job: RunningJob, proceed: Proceed) -> Any:
-    value = await middleware(job, proceed)
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
+    called: list[Any] = []
+
+    def run() -> Any:
+        called.append(proceed())
+        return called[-1]
+
+    value = await middleware(job, run)
+    forgotten = [each for each in called if _has_not_begun(each)]
+    if forgotten or inspect.isawaitable(value):
+        for each in (*forgotten, value):
+            if inspect.iscoroutine(each):
+                each.close()
         # What it was to await has not run: a task that returns nothing would be done all the same.
         name = getattr(middleware, "__name__", type(middleware).__name__)
-        raise TypeError(f"middleware {name}() returned a coroutine: write return await run()")
+        raise TypeError(f"middleware {name}() does not await run(): write return await run()")
     return value
+
+
+def _has_not_begun(work: object) -> bool:
+    return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED

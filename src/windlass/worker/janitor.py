@@ -55,7 +55,7 @@ class Janitor:
         look: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`pruning` takes the dead letters whose time is over: no sweep drops them without a trace. `fire` is
-        called when a schedule is due, `look` every ten seconds or so, for alerts.
+        called when a schedule is due, `look` every few seconds, for alerts (`alerting.EVERY`).
         """
         self._broker = broker
         self._pace = pace

@@ -53,13 +53,14 @@ WITH places AS (
     SELECT u.n FROM {schema}.ready r, generate_series(r.n, r.n + r.width - 1) u (n)
     UNION ALL
     SELECT u.n FROM {schema}.lease l, generate_series(l.n, l.n + l.width - 1) u (n)
-    WHERE EXISTS (SELECT FROM {schema}.job j WHERE j.n = u.n)
+    WHERE EXISTS (SELECT FROM {schema}.job j WHERE j.n = u.n AND j.state = 2)
 )
 SELECT coalesce(j.n, p.n) AS n FROM (SELECT n FROM {schema}.job WHERE state = 2) j
 FULL JOIN places p ON p.n = j.n WHERE j.n IS NULL OR p.n IS NULL
 UNION ALL SELECT p.n FROM places p GROUP BY p.n HAVING count(*) > 1
 UNION ALL SELECT l.n FROM {schema}.lease l
-WHERE l.remaining <> (SELECT count(*) FROM {schema}.job j WHERE j.n BETWEEN l.n AND l.n + l.width - 1)
+WHERE l.remaining <> (SELECT count(*) FROM {schema}.job j
+                      WHERE j.n BETWEEN l.n AND l.n + l.width - 1 AND j.state = 2)
       OR l.remaining < 1 OR l.width > 100
 UNION ALL SELECT j.n FROM {schema}.lease l JOIN {schema}.job j ON j.n BETWEEN l.n AND l.n + l.width - 1
 WHERE (l.queue, l.lane) <> (j.queue, j.lane)

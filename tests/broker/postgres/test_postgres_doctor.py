@@ -3,13 +3,17 @@
 import asyncio
 import json
 import os
+import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import asyncpg
+import msgspec
 import psycopg
+from psycopg import pq
 from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
@@ -97,3 +101,51 @@ def test_what_pins_vacuum_is_named(namespaces: Namespaces) -> None:
         await broker.close()
 
     asyncio.run(test())
+
+
+def test_a_slot_that_pins_vacuum_is_named(namespaces: Namespaces) -> None:
+    """As a standby leaves it that sent feedback and is gone."""
+
+    async def test() -> None:
+        broker = await PostgresBroker.open(
+            Location(namespaces.server.dsn), options=Options(namespace="slotted")
+        )
+        with psycopg.connect(namespaces.server.dsn, autocommit=True) as other:
+            before = await broker.health()
+            other.execute("SELECT pg_create_physical_replication_slot('gone', true)")
+            _feed_back(namespaces.server.dsn, other, "gone")
+            health = await broker.health()
+            other.execute("SELECT pg_drop_replication_slot('gone')")
+        await broker.close()
+        assert (before.pinned_by, before.pinned_for) == (None, 0)
+        assert health.pinned_by == "replication slot gone"
+        assert health.warnings() == before.warnings()
+        far = msgspec.structs.replace(health, pinned_for=200_001)
+        assert any("replication slot gone has hindered vacuum for 200,001" in text for text in far.warnings())
+
+    asyncio.run(test())
+
+
+def _feed_back(dsn: str, other: "psycopg.Connection[Any]", slot: str) -> None:
+    """Say as a standby does which transactions it still needs, until the slot says so."""
+    query = "SELECT pg_current_xact_id()::text::bigint, pg_current_wal_lsn()::text"
+    ((transaction, position),) = other.execute(query).fetchall()
+    connection = pq.PGconn.connect(f"{dsn}&replication=true".encode())
+    try:
+        started = connection.exec_(f"START_REPLICATION SLOT {slot} PHYSICAL {position}".encode())
+        assert started.status == pq.ExecStatus.COPY_BOTH, started.error_message
+        connection.put_copy_data(b"h" + struct.pack(">qIIII", 0, transaction, 0, 0, 0))
+        connection.flush()
+        _until(other, "SELECT FROM pg_replication_slots WHERE xmin IS NOT NULL")
+    finally:
+        connection.finish()
+    _until(other, "SELECT FROM pg_replication_slots WHERE NOT active")
+
+
+def _until(connection: "psycopg.Connection[Any]", query: LiteralString) -> None:
+    """Wait for what another process of the server does."""
+    for _ in range(1_000):
+        if connection.execute(query).rowcount:
+            return
+        time.sleep(0.02)
+    raise AssertionError(query)

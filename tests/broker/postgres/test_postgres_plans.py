@@ -32,6 +32,11 @@ _HISTORY, _SCHEDULED, _BACKLOG = 30_000, 8_000, 8_000
 _LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG = 1_000_000, 100_000, 100_000
 _ROWS = 4_000
 """Entries of indexes that one call may read: far more than any needs, far less than there are."""
+_QUEUES = {
+    "plain": QueueSettings(),
+    "laned": QueueSettings(lane_concurrency=5),
+    "counted": QueueSettings(retention_count=10**9),
+}
 
 _FILL = """
 WITH made AS (
@@ -67,14 +72,14 @@ worker has in its hand. What a session holds is read when it ends, and when sess
 
 
 @pytest.mark.parametrize("planned", ["on full tables", "on empty tables"])
-@pytest.mark.parametrize("queue", ["plain", "laned"])
+@pytest.mark.parametrize("queue", [*_QUEUES])
 def test_work_does_not_grow_with_the_tables(namespaces: Namespaces, queue: str, planned: str) -> None:
     _measure(namespaces, queue, planned, (_HISTORY, _SCHEDULED, _BACKLOG))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planned", ["on full tables", "on empty tables"])
-@pytest.mark.parametrize("queue", ["plain", "laned"])
+@pytest.mark.parametrize("queue", [*_QUEUES])
 def test_work_does_not_grow_with_large_tables(namespaces: Namespaces, queue: str, planned: str) -> None:
     _measure(namespaces, queue, planned, (_LONG_HISTORY, _MANY_SCHEDULED, _LARGE_BACKLOG))
 
@@ -110,8 +115,7 @@ def _measure(namespaces: Namespaces, queue: str, planned: str, sizes: tuple[int,
 
 
 async def _declare(broker: PostgresBroker, queue: str) -> None:
-    settings = QueueSettings(lane_concurrency=5) if queue == "laned" else QueueSettings()
-    await broker.declare([Declaration(subject=Subject(Kind.QUEUE, queue), body=settings, app=APP)])
+    await broker.declare([Declaration(subject=Subject(Kind.QUEUE, queue), body=_QUEUES[queue], app=APP)])
 
 
 async def _fill(broker: PostgresBroker, connection: Any, queue: str, sizes: tuple[int, int, int]) -> None:

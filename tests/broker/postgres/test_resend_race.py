@@ -1,6 +1,8 @@
-"""An id that is sent again while its job is being settled is waited for, and makes no second job."""
+"""Ids that are sent again while others create or settle their jobs are waited for, and make no second job."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 import pytest
@@ -8,10 +10,10 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.contract import Options
 from windlass.broker.postgres import PostgresBroker
-from windlass.broker.postgres.arrays import NO_ASK, settlements_of
+from windlass.broker.postgres.arrays import NO_ASK, jobs_of, settlements_of
 from windlass.broker.postgres.statements import statement
 from windlass.conformance.harness import Harness
-from windlass.core.job import Status
+from windlass.core.job import NewJob, Status
 from windlass.core.outcome import Outcome
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
@@ -53,6 +55,43 @@ def test_an_id_sent_again_while_its_job_is_settled_makes_no_second(
         assert await store.count(State.DONE) == many
         assert not (await worker.claim(slots=10)).leases
         for connection in (other, looking):
+            await connection.close()
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_the_same_ids_sent_in_opposite_orders_are_no_deadlock(namespaces: Namespaces) -> None:
+    """Two send three ids while a third holds the middle one: each has its own first one by then.
+
+    On plain connections, as a broker would try again.
+    """
+
+    async def story() -> None:
+        store = await Harness.open(namespaces.open, Options())
+        assert isinstance(store.broker, PostgresBroker)
+        await store.queue("q")
+        schema = store.broker.namespace
+        jobs = sorted((store.job() for _ in range(3)), key=lambda job: job.id)
+        holder, one, other, looking = [await asyncpg.connect(namespaces.server.dsn) for _ in range(4)]
+
+        def enqueue(connection: Any, given: Sequence[NewJob]) -> Any:
+            arguments = (store.clock.now(), [len(given)], *jobs_of(given))
+            return connection.fetch(statement(schema, "enqueue", len(arguments)).decode(), *arguments)
+
+        holding = holder.transaction()
+        await holding.start()
+        await enqueue(holder, jobs[1:2])
+        sending = asyncio.gather(enqueue(one, jobs), enqueue(other, jobs[::-1]))
+        while await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 2:
+            assert not sending.done()
+            await asyncio.sleep(0.01)
+        await holding.rollback()
+        created, again = sorted(await sending, key=len)
+        assert created == []  # no row: every job was created
+        assert [row["status"] for row in again] == ["duplicate"] * 3
+        assert await store.count(State.READY) == 3
+        for connection in (holder, one, other, looking):
             await connection.close()
         await store.close()
 

@@ -8,10 +8,10 @@ from tests.broker.postgres.namespaces import Namespaces, namespaces
 
 from windlass.broker.postgres import PostgresBroker
 from windlass.conformance.harness import new_id
-from windlass.core.job import NewJob
+from windlass.core.job import Edge, NewJob
 from windlass.core.lease import Ask, Lease
-from windlass.core.outcome import Outcome, Verdict
-from windlass.core.session import Note
+from windlass.core.outcome import Cause, CauseKind, Outcome, Verdict
+from windlass.core.session import Beat, Note, SessionInfo
 from windlass.core.settings import QueueSettings
 from windlass.core.settlement import Settlement
 from windlass.core.state import State
@@ -51,5 +51,41 @@ def test_a_run_whose_jobs_end_in_different_ways_at_once(namespaces: Namespaces, 
                 assert State.RUNNING not in counts
                 left = counts.get(State.READY, 0)
             assert {row.state for row in (await fleet[0].counts()).rows} == {State.DONE}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("what", ["retried", "session ended", "asked again"])
+def test_a_finished_job_of_a_run_that_comes_back_from_the_past_is_not_leased(
+    namespaces: Namespaces, what: str
+) -> None:
+    """A child that comes later refers to it, while others of its run are still running."""
+
+    async def story() -> None:
+        async with namespaces.several(1, q=QueueSettings()) as (broker,):
+            jobs = [NewJob(id=new_id(), task="t", queue="q") for _ in range(4)]
+            await broker.enqueue([jobs])
+            await broker.beat([Beat(session="s", open=SessionInfo(queues=("q",)))])
+            ask = Ask(queues=("q",), slots=4, limit=4, session="s", seq=1)
+            first, second, third, last = (await broker.claim(ask)).leases
+            done = [
+                Settlement(job=lease.job, fence=lease.fence, outcome=Outcome.DONE)
+                for lease in (first, second)
+            ]
+            await broker.settle(done)
+            await broker.enqueue([[NewJob(id=new_id(), task="t", queue="q", after=(Edge(first.job),))]])
+            running = State.RUNNING
+            if what == "retried":
+                await broker.settle([Settlement(job=third.job, fence=third.fence, outcome=Outcome.RETRY)])
+            elif what == "session ended":
+                await broker.end_session("s", Cause(CauseKind.STOP))
+                running = State.READY
+            else:
+                again = (await broker.claim(ask)).leases
+                assert [lease.job for lease in again] == [third.job, last.job]
+            states = [
+                detail.state for detail in await broker.get([first.job, second.job, last.job]) if detail
+            ]
+            assert states == [State.DONE, State.DONE, running]
 
     asyncio.run(story())

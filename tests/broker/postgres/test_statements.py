@@ -3,13 +3,14 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from tests.broker.postgres.both import ASK, a_job
 from tests.broker.postgres.servers import Server, programs
 
 from windlass.broker.contract import Options
-from windlass.broker.postgres import PostgresBroker
+from windlass.broker.postgres import PostgresBroker, install
 from windlass.broker.postgres.url import Location
 from windlass.conformance.harness import APP
 from windlass.core.job import Edge
@@ -20,7 +21,21 @@ from windlass.core.settings import Declaration, Kind, QueueSettings, Subject
 from windlass.core.settlement import Settlement
 from windlass.core.take import Source, Take
 
+_SQL = Path(install.__file__).parent / "sql"
 _SAID = re.compile(r"LOG:  (?:statement|execute [^:]*): (?:SELECT \S+ FROM (?:\S+\.)?(\w+)\(|(.*))")
+_BARE = re.compile(
+    r"""\b(?:\w+_)?(?:states?|before|after|kept|kind|mode|emit|on_failure)\b \s*
+        (?: [=<>]+ | IN\ \( | BETWEEN ) \s* (?:'\{)? -?\d
+      | \bkept\ \+ | \d::smallint | '\{[\d,]+\}'::smallint""",
+    re.VERBOSE,
+)
+"""A code that is compared with a digit, or a digit that is made one."""
+
+
+@pytest.mark.parametrize("name", [path.name for path in _SQL.glob("*.sql")])
+def test_no_code_is_a_bare_digit(name: str) -> None:
+    """States, what is kept, kinds of horizons, modes: their names are put in when a function is installed."""
+    assert _BARE.findall((_SQL / name).read_text(encoding="utf-8")) == []
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from windlass.broker.postgres.bells import Bell
 from windlass.broker.postgres.blocking import BlockingProducer
 from windlass.broker.postgres.driver import TROUBLE
 from windlass.broker.postgres.finish_waits import FLOOR, FinishWaits
-from windlass.broker.postgres.health import Health
+from windlass.broker.postgres.health import Health, health_of
 from windlass.broker.postgres.listening import Listener
 from windlass.broker.postgres.migrating import up_to_date
 from windlass.broker.postgres.polling import Polling
@@ -116,7 +116,8 @@ class PostgresBroker:
 
     async def health(self) -> Health:
         """What an operator should know of the server."""
-        return await self._store.run(verbs.health_of_tables(await self._store.run(verbs.health())))
+        parts = [await self._store.run(part) for part in verbs.health()]
+        return health_of(parts)
 
     async def warnings(self) -> Sequence[str]:
         """What an operator should know of this store."""

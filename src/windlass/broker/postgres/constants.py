@@ -23,6 +23,9 @@ _VALUES: Final[dict[str, int]] = {
     "KEPT_PLAIN": 0,
     "KEPT_WITH_RESULT": 1,
     "KEPT_DEAD": 2,
+    # Kinds of horizons: as `kept`, the results themselves, and from here on, by `kept`, what is gone.
+    "HORIZON_OF_RESULTS": 2,
+    "HORIZON_OF_GONE": 3,
     "FAN_OUT": FAN_OUT,
     "STRIDE": STRIDE,
     "MAX_TURN": MAX_TURN,

@@ -1,5 +1,7 @@
 """What an operator should know of the server: for `windlass doctor`."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from windlass.broker.postgres.driver import Row
@@ -9,6 +11,7 @@ from windlass.core.units import MINUTE, SECOND, Micros
 _LONG: Micros = 5 * MINUTE
 _MANY_DEAD = 10_000
 _MANY_ASTRAY = 100_000
+_MANY_TRANSACTIONS = 200_000
 _MEBIBYTE = 1024 * 1024
 _MUCH = 256 * _MEBIBYTE
 
@@ -38,6 +41,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int = 0
     in_default: int = 0
     """Rows that no partition of their own was there for."""
+    pinned_by: str | None = None
+    """The standby or replication slot that keeps vacuum from its work."""
+    pinned_for: int = 0
+    """Since how many transactions."""
 
     def warnings(self) -> tuple[str, ...]:
         """What is wrong, each with what to do."""
@@ -55,6 +62,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             f"a transaction of {self.oldest_by} has been open for {open_for // SECOND} s and hinders vacuum:"
             " end it"
             if open_for > _LONG
+            else "",
+            f"{self.pinned_by} has hindered vacuum for {self.pinned_for:,} transactions: look for a long"
+            " query on the standby, or drop the slot of one that is gone"
+            if self.pinned_for > _MANY_TRANSACTIONS
             else "",
             f"{self.rows_dead:,} dead rows beside {self.rows_live:,} live ones: see that autovacuum runs"
             if littered
@@ -74,12 +85,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def health_of(row: Row, tables: Row) -> Health:
+def health_of(parts: Iterable[Row]) -> Health:
     """The state of health, from what the server said."""
-    bloat = int(tables["bloat"] or 0)
-    return msgspec.convert({**dict(row), **_zeroes(row), **dict(tables), "bloat": bloat}, Health)
-
-
-def _zeroes(row: Row) -> dict[str, int]:
-    """Sums over no statistics are nothing."""
-    return {name: int(row[name] or 0) for name in ("rows_live", "rows_dead", "bytes")}
+    said = {name: value for part in parts for name, value in dict(part).items()}
+    # Sums over no statistics are nothing.
+    sums = {name: int(said[name] or 0) for name in ("rows_live", "rows_dead", "bytes", "bloat")}
+    return msgspec.convert({**said, **sums}, Health)

@@ -14,7 +14,6 @@ from windlass.broker.postgres.adapting import Blobs, Ids, Numbers, Texts
 from windlass.broker.postgres.arrays import ask_of, beats_of, jobs_of, notes_of, settlements_of
 from windlass.broker.postgres.checks import check_page, check_purge, check_settlements
 from windlass.broker.postgres.driver import Row
-from windlass.broker.postgres.health import Health, health_of
 from windlass.broker.postgres.records import CODES, id_of, pack, pack_body, state_of
 from windlass.core.bounds import CALL_ITEMS, check_items
 from windlass.core.event import FROM_NOW, FROM_START, Events
@@ -120,12 +119,9 @@ def take_in(before: int | None) -> ProcedureCall[int | None]:
     return _step("take_in", (before,), _only("take_in"))
 
 
-def health() -> ProcedureCall[Row]:
-    return _setting("health", (), lambda rows: rows[0])
-
-
-def health_of_tables(first: Row) -> ProcedureCall[Health]:
-    return _setting("health_of_tables", (), lambda rows: health_of(first, rows[0]))
+def health() -> Sequence[ProcedureCall[Row]]:
+    names = ("health", "health_of_tables", "health_of_standbys")
+    return [_setting(name, (), lambda rows: rows[0]) for name in names]
 
 
 # produce

@@ -9,7 +9,8 @@
 --   1. of the namespace. Claim, settle, annotate, and an enqueue into queues without lanes share it. Every other step has it exclusively, and so
 --      has an enqueue into a queue with lanes. So what is written for one step at a time is never interleaved.
 --   2. of the lanes of a queue, for steps that share the first. A step that has the namespace exclusively needs none.
---   3. of rows. `settle` ends its jobs before it locks lanes; a step that holds lanes never waits for such rows (SKIP LOCKED, NOWAIT).
+--   3. of rows. `settle` ends its jobs before it locks lanes; a step that holds lanes never waits for such rows (SKIP LOCKED, NOWAIT). An
+--      enqueue inserts its jobs in the order of their ids: each insert waits for a step that is creating or ending a job of that id.
 -- A verb looks at its arguments and at the flags of its queues, takes the locks, and looks again. If more is needed than it has, `_must_be_exclusive`
 -- undoes the step, and the verb begins it anew, exclusively.
 

@@ -71,7 +71,8 @@ BEGIN
         RAISE EXCEPTION 'another step has carved the run' USING ERRCODE = 'serialization_failure';
     END IF;
     IF l.width > 1 THEN
-        v_before := CASE WHEN j.n > l.n THEN (SELECT count(*) FROM job WHERE n BETWEEN l.n AND j.n - 1) ELSE 0 END;
+        -- A job of the run that has finished may be back from the past; it is not leased any more.
+        v_before := CASE WHEN j.n > l.n THEN (SELECT count(*) FROM job WHERE n BETWEEN l.n AND j.n - 1 AND state = STATE_READY) ELSE 0 END;
         INSERT INTO lease (session, n, width, remaining, i, ask, queue, lane, at, deadline, flagged)
         SELECT l.session, p.n, p.width, p.remaining, l.i, l.ask, l.queue, l.lane, l.at, l.deadline, l.flagged
         FROM (VALUES (l.n, j.n - l.n, v_before), (j.n + 1, l.n + l.width - j.n - 1, l.remaining - v_before - 1)) p (n, width, remaining)

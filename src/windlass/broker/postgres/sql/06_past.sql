@@ -4,7 +4,7 @@
 -- rows, so many at a time as it may; a segment that is behind every horizon is emptied whole. Keys touched: past, horizon,
 -- segment, meta, queue (its segment), delta. Cost: an index entry a job that is forgotten, nothing for one that is removed.
 
--- Whether a job of the past is forgotten (kind: as `kept`), its result (2), or even that it was there (kind: `kept` and 3).
+-- Whether a job of the past is forgotten (kind: as `kept`), its result (HORIZON_OF_RESULTS), or even that it was there (HORIZON_OF_GONE and `kept`).
 CREATE OR REPLACE FUNCTION _is_behind(p_queue text, p_kind smallint, p_finished_at bigint, p_n bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -25,7 +25,7 @@ BEGIN
     ELSIF _is_behind(j.queue, j.kept, j.finished_at, j.n) THEN
         -- Once a pass has seen it gone, it stays so, also if the clock is set back.
         j.pruned_until := j.finished_at + (SELECT resend_window FROM meta);
-        IF j.pruned_until <= (SELECT mark FROM meta) OR _is_behind(j.queue, (j.kept + 3)::smallint, j.finished_at, j.n) THEN
+        IF j.pruned_until <= (SELECT mark FROM meta) OR _is_behind(j.queue, (HORIZON_OF_GONE + j.kept)::smallint, j.finished_at, j.n) THEN
             j.pruned_until := 0;
         END IF;
         j.kept := NULL;
@@ -35,7 +35,7 @@ BEGIN
         j.result := NULL;
         j.error := NULL;
         j.size := 0;
-    ELSIF j.kept = KEPT_WITH_RESULT AND _is_behind(j.queue, 2::smallint, j.finished_at, j.n) THEN
+    ELSIF j.kept = KEPT_WITH_RESULT AND _is_behind(j.queue, HORIZON_OF_RESULTS::smallint, j.finished_at, j.n) THEN
         j.size := j.size - octet_length(j.result);
         j.result := NULL;
         j.kept := KEPT_PLAIN;
@@ -181,20 +181,20 @@ END $$;
 CREATE OR REPLACE FUNCTION _holds_anything(p_segment smallint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (
-        SELECT FROM queue q CROSS JOIN (VALUES (0::smallint), (1::smallint)) k (kind) CROSS JOIN LATERAL (
+        SELECT FROM queue q CROSS JOIN (VALUES (KEPT_PLAIN::smallint), (KEPT_WITH_RESULT::smallint)) k (kind) CROSS JOIN LATERAL (
             SELECT p.finished_at, p.n FROM past p WHERE p.segment = p_segment AND p.queue = q.name AND p.kept = k.kind AND p.kept IS NOT NULL
             ORDER BY p.finished_at DESC, p.n DESC LIMIT 1) newest
         WHERE newest.finished_at + (SELECT resend_window FROM meta) > _at()
            OR NOT _is_behind(q.name, k.kind, newest.finished_at, newest.n));
 END $$;
 
--- Forget the oldest of a queue's past: jobs without (0) or with (1) a result that ended until a time, or results (2). out: how
--- many, at most p_limit.
+-- Forget the oldest of a queue's past: jobs without or with a result (kind: as `kept`) that ended until a time, or results
+-- (HORIZON_OF_RESULTS). out: how many, at most p_limit.
 CREATE OR REPLACE FUNCTION _forget_past(q queue, p_kind smallint, p_until bigint, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     h horizon;
     v_segments smallint[] := (SELECT segments FROM meta);
-    v_kept smallint := least(p_kind, 1);
+    v_kept smallint := CASE p_kind WHEN HORIZON_OF_RESULTS THEN KEPT_WITH_RESULT ELSE p_kind END;
     v_gone bigint[];
     v_ends bigint[];
 BEGIN
@@ -206,21 +206,21 @@ BEGIN
     h.n := coalesce(h.n, -1);
     WITH old AS MATERIALIZED (
         SELECT p.n, p.finished_at, p.task, p.id, p.state, p.lane, p.attempt, p.fence,
-            CASE WHEN p_kind = 2 THEN octet_length(p.result)
-                 WHEN p_kind = 1 AND _is_behind(q.name, 2::smallint, p.finished_at, p.n) THEN p.size - octet_length(p.result)
+            CASE WHEN p_kind = HORIZON_OF_RESULTS THEN octet_length(p.result)
+                 WHEN p_kind = KEPT_WITH_RESULT AND _is_behind(q.name, HORIZON_OF_RESULTS::smallint, p.finished_at, p.n) THEN p.size - octet_length(p.result)
                  ELSE p.size END AS size
         FROM past p
         WHERE p.segment = ANY (v_segments) AND p.queue = q.name AND p.kept = v_kept AND p.kept IS NOT NULL
           AND (p.finished_at, p.n) > (h.finished_at, h.n) AND p.finished_at <= p_until
           -- A result of a job that is itself forgotten is not there any more.
-          AND (p_kind < 2 OR NOT _is_behind(q.name, 1::smallint, p.finished_at, p.n))
+          AND (p_kind <> HORIZON_OF_RESULTS OR NOT _is_behind(q.name, KEPT_WITH_RESULT::smallint, p.finished_at, p.n))
         ORDER BY p.finished_at, p.n LIMIT p_limit
     ), counted AS (
         INSERT INTO delta (queue, task, state, n, bytes) SELECT q.name, o.task, 0, 0, -sum(o.size) FROM old o GROUP BY o.task
     ), logged AS (
         INSERT INTO event_in (at, job, task, queue, lane, move, before, attempt, fence)
         SELECT _at(), o.id, o.task, q.name, o.lane, 'prune', o.state, o.attempt, o.fence FROM old o
-        WHERE q.emit = EMIT_ALL AND p_kind < 2 ORDER BY o.finished_at, o.n
+        WHERE q.emit = EMIT_ALL AND p_kind <> HORIZON_OF_RESULTS ORDER BY o.finished_at, o.n
     )
     SELECT array_agg(o.n), array_agg(o.finished_at) INTO v_gone, v_ends FROM old o;
     IF v_gone IS NULL THEN
@@ -236,9 +236,9 @@ END $$;
 CREATE OR REPLACE FUNCTION _keep_gone(p_mark bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO horizon AS g (queue, kind, finished_at, n)
-    SELECT h.queue, h.kind + 3, least(h.finished_at, p_mark - m.resend_window),
+    SELECT h.queue, HORIZON_OF_GONE + h.kind, least(h.finished_at, p_mark - m.resend_window),
         CASE WHEN h.finished_at <= p_mark - m.resend_window THEN h.n ELSE 9223372036854775807 END
-    FROM horizon h CROSS JOIN meta m WHERE h.kind IN (0, 1)
+    FROM horizon h CROSS JOIN meta m WHERE h.kind IN (KEPT_PLAIN, KEPT_WITH_RESULT)
     ON CONFLICT (queue, kind) DO UPDATE SET finished_at = excluded.finished_at, n = excluded.n
     WHERE (excluded.finished_at, excluded.n) > (g.finished_at, g.n);
 END $$;
@@ -258,7 +258,7 @@ BEGIN
     IF cardinality(v_segments) > 0 THEN
         RETURN QUERY
             SELECT o.id, o.finished_at, o.n
-            FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
+            FROM unnest(ARRAY[KEPT_PLAIN, KEPT_WITH_RESULT]::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
             CROSS JOIN LATERAL (
                 SELECT p.id, p.finished_at, p.n FROM past p
                 WHERE p.segment = ANY (v_segments) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL

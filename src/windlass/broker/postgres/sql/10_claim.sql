@@ -423,7 +423,7 @@ BEGIN
         FROM unnest(p_runs) WITH ORDINALITY AS u (n, width, o)
         CROSS JOIN LATERAL (
             SELECT array_agg(c.id) AS ids, array_agg(c.payload) AS payloads, min(c.n) AS n
-            FROM (SELECT id, payload, n FROM job WHERE n BETWEEN u.n AND u.n + u.width - 1 ORDER BY n) c) m
+            FROM (SELECT id, payload, n FROM job WHERE n BETWEEN u.n AND u.n + u.width - 1 AND state = STATE_READY ORDER BY n) c) m
         CROSS JOIN LATERAL (SELECT * FROM job WHERE n = m.n OFFSET 0) j
         CROSS JOIN LATERAL (SELECT at, deadline FROM lease WHERE queue = j.queue AND lane = j.lane AND n = u.n OFFSET 0) l
         ORDER BY u.o;

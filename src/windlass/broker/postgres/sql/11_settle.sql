@@ -134,7 +134,7 @@ BEGIN
             headers, tags, deliveries, error, result, payload, segment, session, deadline)   -- session, deadline: see `_as_kept`
         SELECT e.id, e.n, STATE_DONE, e.priority, e.attempt + 1, e.max_attempts, e.crashes, e.revision, e.queue, e.lane, e.task, e.band, e.seq,
             e.accepted_at, e.due_at, p_fences[e.o], e.at, e.size + coalesce(octet_length(p_results[e.o]), 0), true, e.replays,
-            (p_results[e.o] IS NOT NULL)::integer, e.parent, e.expires_at, v_at, e.mode, e.win, e.permille, e.message, e.headers, e.tags,
+            CASE WHEN p_results[e.o] IS NULL THEN KEPT_PLAIN ELSE KEPT_WITH_RESULT END, e.parent, e.expires_at, v_at, e.mode, e.win, e.permille, e.message, e.headers, e.tags,
             CASE WHEN e.deliveries IS NOT NULL OR v_session = '' THEN _with_end(e.deliveries, ROW(
                 p_fences[e.o], e.attempt + 1, nullif(v_session, ''), e.at, v_at, 'done', true, NULL, p_runtimes[e.o], NULL)::ended) END,
             e.error, p_results[e.o], e.payload, e.into_segment, CASE WHEN e.deliveries IS NULL THEN nullif(v_session, '') END,

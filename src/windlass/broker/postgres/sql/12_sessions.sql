@@ -63,7 +63,7 @@ BEGIN
     SELECT * INTO s FROM session WHERE id = p_session;
     -- A lease that is locked is being settled in a caller's own transaction: it stays until that has ended.
     FOR v_n IN
-        SELECT o.n FROM lease l CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 OFFSET 0) o
+        SELECT o.n FROM lease l CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 AND state = STATE_READY OFFSET 0) o
         WHERE l.session = p_session ORDER BY l.i, o.n LIMIT p_limit
     LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;

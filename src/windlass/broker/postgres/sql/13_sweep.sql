@@ -116,7 +116,7 @@ DECLARE
 BEGIN
     FOR v_n IN
         SELECT o.n FROM (SELECT * FROM lease WHERE deadline <= v_at ORDER BY deadline, n LIMIT p_limit) l
-        CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 OFFSET 0) o
+        CROSS JOIN LATERAL (SELECT n FROM job WHERE n BETWEEN l.n AND l.n + l.width - 1 AND state = STATE_READY OFFSET 0) o
         ORDER BY l.deadline, o.n LIMIT p_limit
     LOOP
         SELECT * INTO j FROM job WHERE n = v_n FOR UPDATE SKIP LOCKED;
@@ -159,8 +159,10 @@ DECLARE
     j job;
     v_at bigint := _at();
     v_window bigint := (SELECT resend_window FROM meta);
-    v_over bigint;
-    v_past bigint;
+    -- Counting takes long. A queue may have more jobs than it keeps if one of its own has ended, and any queue if the last pass left work or its
+    -- settings are new (`left_work`), or where jobs wait for each other: the end of a child lets its parent go.
+    v_ended text[] := array(SELECT DISTINCT d.queue FROM delta d, meta m WHERE d.i > m.cleared AND d.state IN (STATE_DONE, STATE_CANCELLED) AND d.n > 0);
+    v_may_be_over boolean := (SELECT left_work FROM meta) OR EXISTS (SELECT FROM edge);
     v_count integer;
 BEGIN
     pruned := 0;
@@ -168,42 +170,23 @@ BEGIN
     FOR q IN SELECT * FROM queue ORDER BY i LOOP
         EXIT WHEN remaining <= 0;
         PERFORM _retire(q, 1000);
-        v_count := _forget_past(q, 0::smallint, v_at - q.retention, remaining);
-        v_count := v_count + _forget_past(q, 1::smallint, v_at - greatest(q.retention, q.result_ttl), remaining - v_count);
+        v_count := _forget_past(q, KEPT_PLAIN::smallint, v_at - q.retention, remaining);
+        v_count := v_count + _forget_past(q, KEPT_WITH_RESULT::smallint, v_at - greatest(q.retention, q.result_ttl), remaining - v_count);
         pruned := pruned + v_count;
         remaining := remaining - v_count;
         EXIT WHEN remaining <= 0;
         IF q.retention_count IS NULL AND q.emit < EMIT_ALL THEN
-            v_count := _prune_plain(q.name, 0::smallint, v_at - greatest(q.retention, v_window), remaining);
-            v_count := v_count + _prune_plain(q.name, 1::smallint,
+            v_count := _prune_plain(q.name, KEPT_PLAIN::smallint, v_at - greatest(q.retention, v_window), remaining);
+            v_count := v_count + _prune_plain(q.name, KEPT_WITH_RESULT::smallint,
                 v_at - greatest(q.retention, q.result_ttl, v_window), remaining - v_count);
             pruned := pruned + v_count;
             remaining := remaining - v_count;
             EXIT WHEN remaining <= 0;
         END IF;
-        IF q.retention_count IS NOT NULL THEN
-            -- Those that went to the past before the queue had a bound count too. The oldest of them are brought back.
-            v_past := _count_past(q.name, q.retention_count + remaining);
-            v_over := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT)) + v_past - q.retention_count;
-            IF v_over > 0 AND v_past > 0 THEN
-                PERFORM _recall(o.id) FROM (
-                    SELECT p.id FROM _oldest_past(q.name, least(v_over, remaining)) p
-                    ORDER BY p.finished_at, p.n LIMIT least(v_over, remaining)) o;
-            END IF;
-            IF v_over > 0 THEN
-                v_over := v_over - (
-                    SELECT count(*) FROM job o WHERE o.queue = q.name AND o.kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) AND o.has_children AND _is_needed(o));
-            END IF;
-            IF v_over > 0 THEN
-                FOR j IN SELECT * FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) ORDER BY finished_at, n LOOP
-                    EXIT WHEN v_over <= 0 OR remaining <= 0;
-                    CONTINUE WHEN _is_needed(j);
-                    PERFORM _drop(j, 'prune');
-                    v_over := v_over - 1;
-                    pruned := pruned + 1;
-                    remaining := remaining - 1;
-                END LOOP;
-            END IF;
+        IF q.retention_count IS NOT NULL AND (q.name = ANY (v_ended) OR v_may_be_over) THEN
+            v_count := _prune_over(q, remaining);
+            pruned := pruned + v_count;
+            remaining := remaining - v_count;
         END IF;
         FOR j IN
             (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_PLAIN AND finished_at <= v_at - q.retention)
@@ -221,7 +204,7 @@ BEGIN
         END LOOP;
     END LOOP;
     FOR q IN SELECT * FROM queue ORDER BY i LOOP
-        remaining := remaining - _forget_past(q, 2::smallint, v_at - q.result_ttl, remaining);
+        remaining := remaining - _forget_past(q, HORIZON_OF_RESULTS::smallint, v_at - q.result_ttl, remaining);
         remaining := remaining - _drop_plain_results(q.name, v_at - q.result_ttl, remaining);
         FOR j IN
             SELECT * FROM job WHERE queue = q.name AND kept = KEPT_WITH_RESULT AND finished_at <= v_at - q.result_ttl ORDER BY finished_at, n
@@ -233,6 +216,40 @@ BEGIN
             remaining := remaining - 1;
         END LOOP;
     END LOOP;
+END $$;
+
+-- Remove the oldest finished jobs of a queue that keeps a number of them. Those that are needed do not count, and stay. out: how many.
+CREATE OR REPLACE FUNCTION _prune_over(q queue, p_limit bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    j job;
+    -- Those that went to the past before the queue had a bound count too. The oldest of them are brought back.
+    v_past bigint := _count_past(q.name, q.retention_count + p_limit);
+    v_over bigint := (SELECT count(*) FROM job WHERE queue = q.name AND kept IN (KEPT_PLAIN, KEPT_WITH_RESULT)) + v_past - q.retention_count;
+    v_needed bigint := 0;
+    v_count integer := 0;
+BEGIN
+    IF v_over <= 0 THEN
+        RETURN 0;
+    END IF;
+    IF v_past > 0 THEN
+        PERFORM _recall(o.id) FROM (
+            SELECT p.id FROM _oldest_past(q.name, least(v_over, p_limit)) p ORDER BY p.finished_at, p.n LIMIT least(v_over, p_limit)) o;
+    END IF;
+    IF EXISTS (SELECT FROM edge) OR EXISTS (SELECT FROM fate) THEN
+        v_needed := (SELECT count(*) FROM job o WHERE o.queue = q.name AND o.kept IN (KEPT_PLAIN, KEPT_WITH_RESULT) AND o.has_children AND _is_needed(o));
+    END IF;
+    FOR j IN
+        (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_PLAIN ORDER BY finished_at, n LIMIT v_over)
+        UNION ALL
+        (SELECT * FROM job WHERE queue = q.name AND kept = KEPT_WITH_RESULT ORDER BY finished_at, n LIMIT v_over)
+        ORDER BY finished_at, n
+    LOOP
+        EXIT WHEN v_count >= least(v_over - v_needed, p_limit);
+        CONTINUE WHEN _is_needed(j);
+        PERFORM _drop(j, 'prune');
+        v_count := v_count + 1;
+    END LOOP;
+    RETURN v_count;
 END $$;
 
 -- out: the oldest dead letters of each queue that nothing needs and whose time is over.

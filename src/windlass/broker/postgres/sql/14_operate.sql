@@ -173,7 +173,7 @@ BEGIN
     ELSE
         v_jobs := array(
             SELECT w.n FROM (
-                SELECT o.n FROM unnest('{0,1,2}'::smallint[]) k (kept) CROSS JOIN LATERAL (
+                SELECT o.n FROM unnest(ARRAY[KEPT_PLAIN, KEPT_WITH_RESULT, KEPT_DEAD]::smallint[]) k (kept) CROSS JOIN LATERAL (
                     SELECT f.n FROM job f
                     WHERE f.queue = p_queue AND f.kept = k.kept AND f.state = p_state AND (p_state = STATE_DEAD OR NOT _is_needed(ROW(f.*)::job))
                     ORDER BY f.finished_at, f.n LIMIT 2000) o) w
@@ -214,7 +214,7 @@ BEGIN
         SELECT w.n, w.id FROM (
             SELECT u.n, NULL::uuid AS id FROM unnest(p_jobs) u (n)
             UNION ALL
-            SELECT o.n, o.id FROM unnest('{0,1}'::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
+            SELECT o.n, o.id FROM unnest(ARRAY[KEPT_PLAIN, KEPT_WITH_RESULT]::smallint[]) k (kept) LEFT JOIN horizon h ON h.queue = p_queue AND h.kind = k.kept
             CROSS JOIN LATERAL (
                 SELECT p.n, p.id FROM past p
                 WHERE p.segment = ANY (v_segments) AND p.queue = p_queue AND p.kept = k.kept AND p.kept IS NOT NULL AND p.state = p_state

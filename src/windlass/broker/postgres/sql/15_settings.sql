@@ -123,6 +123,9 @@ BEGIN
     INSERT INTO queue SELECT q.*;
     PERFORM _refresh_all(d.name);
     PERFORM _note(d.name);   -- a limit may have been raised
+    IF o.name IS NOT NULL AND q.retention_count < coalesce(o.retention_count, q.retention_count + 1) THEN
+        UPDATE meta SET left_work = true;   -- the next pass counts its finished jobs
+    END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION _apply_lane(d document) RETURNS void LANGUAGE plpgsql AS $$

@@ -105,7 +105,7 @@ BEGIN
     IF p_flow <> '' THEN
         OPEN c FOR SELECT * FROM job WHERE flow = p_flow AND flow <> '' AND n < v_after AND pruned_until IS NULL
             ORDER BY n DESC LIMIT p_rows + 1;
-    ELSIF p_states = '{5}' THEN
+    ELSIF p_states = ARRAY[STATE_DEAD]::smallint[] THEN
         OPEN c FOR SELECT * FROM job WHERE kept = KEPT_DEAD AND n < v_after AND pruned_until IS NULL ORDER BY n DESC LIMIT p_rows + 1;
     ELSE
         v_segments := (SELECT segments FROM meta);

@@ -29,6 +29,17 @@ BEGIN
     not_taken_in := (SELECT count(*) FROM (SELECT FROM inbox LIMIT 10000) b);
 END $$;
 
+-- The standby that keeps vacuum from its work, itself or by its slot, which does so also once the standby is gone. out: which, and since how many
+-- transactions: nobody notes the time.
+CREATE OR REPLACE FUNCTION health_of_standbys(OUT pinned_by text, OUT pinned_for bigint) LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT o.by, age(o.xmin) FROM (
+        SELECT s.xmin, format('replication slot %s', s.slot_name) AS by FROM pg_replication_slots s WHERE s.xmin IS NOT NULL
+        UNION ALL
+        SELECT r.backend_xmin, format('standby %s', r.application_name) FROM pg_stat_replication r WHERE r.backend_xmin IS NOT NULL) o
+    UNION ALL SELECT NULL, 0
+    ORDER BY 2 DESC LIMIT 1
+$$;
+
 -- Room that vacuum has freed and nothing has taken again, and how the partitions fill. An estimate from what ANALYZE saw: rows
 -- times their mean width, with an eighth more for what pages need, held against the size of the table.
 CREATE OR REPLACE FUNCTION health_of_tables(
