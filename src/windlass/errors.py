@@ -1,38 +1,38 @@
 """Every error that Windlass raises, in one tree.
 
     WindlassError
-    ├── InvalidOption (ValueError)      an option or name that cannot be honoured
-    ├── InvalidPayload (ValueError)     arguments or a result that cannot be kept
+    ├── InvalidOption (ValueError)      an option or name that Windlass cannot use
+    ├── InvalidPayload (ValueError)     arguments or a result that Windlass cannot store
     │   └── PayloadTooLarge
-    ├── UnreadablePayload               bytes from a store that this code cannot decode
-    ├── EnqueueRefused                  the store did not accept a job; nothing of its group exists
-    ├── ResultError                     a result cannot be given
+    ├── UnreadablePayload               this code cannot decode bytes from the store
+    ├── EnqueueRefused                  the store accepted neither the job nor its group
+    ├── ResultError                     a result cannot be returned
     │   ├── ResultTimeout (TimeoutError)    the job has not finished yet
-    │   ├── JobFailed                   it is dead: the error it ended with
+    │   ├── JobFailed                   it is dead; the message is its last error
     │   ├── JobCancelled                it was cancelled
     │   ├── JobNotFound                 the store has no record of such a job
     │   ├── JobLost                     the store accepted the job and has lost it
-    │   └── ResultExpired               it is done, and its result is kept no longer
-    ├── LifespanFailed                  the lifespan of an app has failed: no worker can begin, or go on
-    ├── LeaseLost                       a running job no longer holds its lease: what it says is refused
-    ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do what was asked
-    │   ├── BridgeUnavailable           it did not answer, or not in time
-    │   ├── BridgeRefused               it answered, and will not: asking again does not help
-    │   └── SourceReplaced              what an intake reads from was deleted, made anew or truncated
-    ├── ValuesError                     object storage, where large values are, cannot do what was asked
-    │   ├── ValuesUnavailable           it did not answer, or not in time, or lets nobody in
+    │   └── ResultExpired               it is done; its result is no longer kept
+    ├── LifespanFailed                  the lifespan of an app failed at its start or ended too early
+    ├── LeaseLost                       a running job has lost its lease; its reports are refused
+    ├── BridgeError                     a message broker (Kafka, RabbitMQ …) cannot do the operation
+    │   ├── BridgeUnavailable           it did not answer in time
+    │   ├── BridgeRefused               it refused the operation; a retry does not help
+    │   └── SourceReplaced              the log of an intake was replaced or truncated
+    ├── ValuesError                     object storage for large values cannot do the operation
+    │   ├── ValuesUnavailable           it did not answer in time, or refused the login
     │   ├── ValueMissing                it has no such object
     │   └── ValueConflict               it has another object of this name
-    ├── ContractError                   a broker was called in a way the contract forbids: a bug in the caller
-    └── StoreError                      the store cannot do what was asked
-        ├── StoreUnavailable            it did not answer, or not in time
-        ├── DescriptorClosed            this program has closed what it had open of the store: start it anew
-        ├── StoreReplaced               its file was deleted or replaced under this process: start it again
+    ├── ContractError                   a call breaks the contract of a store: a bug in the caller
+    └── StoreError                      the store cannot do the operation
+        ├── StoreUnavailable            it did not answer in time
+        ├── DescriptorClosed            this program has closed a file of the store: restart it
+        ├── StoreReplaced               its file was deleted or replaced: restart this process
         └── Unsupported                 it lacks a declared capability
 
 A message says what was wrong, with which value, and what to do. It never carries a payload.
 
-`BlockingCall` (RuntimeWarning) is no error but a warning.
+`BlockingCall` (RuntimeWarning) is a warning, not an error.
 """
 
 
@@ -45,15 +45,15 @@ class InvalidOption(WindlassError, ValueError):
 
 
 class InvalidPayload(WindlassError, ValueError):
-    """Arguments or a result that cannot be kept; the message names the parameter."""
+    """Arguments or a result that Windlass cannot store; the message names the parameter."""
 
 
 class PayloadTooLarge(InvalidPayload):
-    """Arguments or a result beyond the limit; the message names limit and size."""
+    """Arguments or a result are larger than the limit; the message has the limit and the size."""
 
 
 class UnreadablePayload(WindlassError):
-    """Bytes that this code cannot decode; the job is held, never dropped."""
+    """The bytes of a payload cannot be decoded by this code. The job is held, never dropped."""
 
 
 class ContractError(WindlassError):
@@ -61,7 +61,7 @@ class ContractError(WindlassError):
 
 
 class BridgeError(WindlassError):
-    """A message broker cannot do what was asked."""
+    """A message broker cannot do the operation."""
 
 
 class BridgeUnavailable(BridgeError):
@@ -69,7 +69,9 @@ class BridgeUnavailable(BridgeError):
 
 
 class BridgeRefused(BridgeError):
-    """The message broker refused what was asked. If it refused messages, `numbers` are their places."""
+    """The message broker refused the operation. If it refused messages, `numbers` are their positions in the
+    batch.
+    """
 
     def __init__(self, text: str, numbers: tuple[int, ...] = ()) -> None:
         super().__init__(text)
@@ -77,28 +79,30 @@ class BridgeRefused(BridgeError):
 
 
 class SourceReplaced(BridgeError):
-    """The log that an intake reads was replaced, or no longer has the next messages. An operator has to say
-    where the intake goes on.
+    """The log that an intake reads was replaced, or no longer has the next messages. An operator must choose
+    where the intake continues.
     """
 
 
 class ValuesError(WindlassError):
-    """Object storage, where large payloads and results are, cannot do what was asked. The store is another
-    matter: `StoreError`.
+    """Object storage, which keeps large payloads and results, cannot do the operation. Errors of the store
+    itself are a `StoreError`.
     """
 
 
 class ValuesUnavailable(ValuesError):
-    """Object storage did not answer, or not in time, or let nobody in."""
+    """Object storage did not answer in time, or refused the login."""
 
 
 class ValueMissing(ValuesError):
-    """Object storage has no such object: somebody has removed it, or this process looks in another place."""
+    """Object storage does not have the object: somebody has removed it, or this process uses another bucket
+    or folder.
+    """
 
 
 class ValueConflict(ValuesError):
-    """Object storage has something else under the name of an object, and nothing is replaced. Asking again
-    does not help: the object is of another store or of an earlier one, or somebody has put it there.
+    """Object storage already has another object under this name, and Windlass replaces no objects. A retry
+    does not help: the object belongs to another or an earlier store, or somebody else wrote it.
     """
 
     def __init__(self, message: str, job: str) -> None:
@@ -108,7 +112,7 @@ class ValueConflict(ValuesError):
 
 
 class StoreError(WindlassError):
-    """The store cannot do what was asked."""
+    """The store cannot do the operation."""
 
 
 class StoreUnavailable(StoreError):
@@ -116,16 +120,16 @@ class StoreUnavailable(StoreError):
 
 
 class DescriptorClosed(StoreError):
-    """The program has closed a file that the store has open. Nothing more is written, since the number of the
-    file may belong to another file by now. Start the program anew.
+    """The program has closed a file that the store uses. Windlass writes nothing more, because the file
+    descriptor may belong to another file now. Restart the program.
     """
 
 
 class StoreReplaced(StoreError):
     """The file of the store was deleted, replaced or overwritten while this process had it open.
 
-    This process can neither use the file that it has open, since nobody else reads it, nor switch to another
-    by itself. Start it anew.
+    This process cannot use the file that it has open, because no other process reads it. It does not switch
+    to another file by itself. Restart it.
     """
 
 
@@ -134,7 +138,7 @@ class Unsupported(StoreError):
 
 
 class EnqueueRefused(WindlassError):
-    """The store did not accept a job; nothing of its group exists."""
+    """The store did not accept a job. It accepted no job of the same group."""
 
 
 class LifespanFailed(WindlassError):
@@ -156,7 +160,7 @@ class ResultTimeout(ResultError, TimeoutError):
 
 
 class JobFailed(ResultError):
-    """The job is dead: the message is that of the error it ended with."""
+    """The job is dead. The message is the message of its last error."""
 
 
 class JobCancelled(ResultError):
@@ -168,7 +172,7 @@ class JobNotFound(ResultError):
 
 
 class JobLost(ResultError):
-    """The store accepted the job and has no record of it, although it must: it has lost data."""
+    """The store accepted the job but has no record of it. It should have one, so it has lost data."""
 
 
 class ResultExpired(ResultError):

@@ -97,8 +97,8 @@ def caller_of(key: Key) -> Caller:
 
 
 class Visitor:
-    """Somebody whom an application has let in, and what they may do where the dashboard is mounted. The name
-    goes on record with what they do. Scopes are those of API keys, by default all.
+    """A user whom the application has logged in, and what this user may do in the mounted dashboard. The
+    audit log records the name with each action. Scopes are those of API keys, by default all.
     """
 
     def __init__(self, name: str, scopes: Iterable[str] | None = None) -> None:

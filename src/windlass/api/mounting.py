@@ -44,7 +44,7 @@ class Mounted:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Serve requests, sweep the store and look at alerts, until the block is left."""
+        """Serve requests, sweep the store and check alerts until the block ends."""
         if self._server is not None:
             raise RuntimeError("this is mounted and runs already: enter its lifespan once")
         server = build(self._app, self._options)

@@ -32,12 +32,13 @@ T = TypeVar("T")
 
 
 class Windlass(Bridges):
-    """A set of tasks and queues, and the store they live in.
+    """A set of tasks and queues, and their store.
 
-    `url` names the store: `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is opened before it is used,
-    so an app can be imported anywhere, and used after a fork. Every setting has an environment variable:
-    `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is a function that takes the app, or nothing, and
-    returns a context manager. Each process that runs jobs enters it. What it yields is `current.resources`.
+    `url` names the store: by default `$WINDLASS_URL`, or `sqlite:///windlass.db` if that is not set. The app
+    opens nothing before its first use, so you can import it anywhere and use it after a fork. Every setting
+    has an environment variable: `session_ttl` is `WINDLASS_SESSION_TTL`. `lifespan` is a function that takes
+    the app, or nothing, and returns a context manager. Each process that runs jobs enters it. Tasks read the
+    value that it yields as `current.resources`.
     """
 
     is_windlass_app = True
@@ -69,7 +70,7 @@ class Windlass(Bridges):
     ) -> "EmbeddedWorker | SeveralWorkers":
         """A worker inside this process, for applications and scripts: `async with app.worker(): ...`.
 
-        The block ends when its jobs have ended, or when their grace is over. `windlass worker` promises more:
+        The block ends when its jobs have ended, or when their grace is over. `windlass worker` promises more;
         see `windlass.worker.embedded`. An app with queues in several namespaces gets a worker for each
         namespace, each with `concurrency` slots. With `intakes=False` it leaves the intakes of the app to
         other workers.
@@ -93,11 +94,11 @@ class Windlass(Bridges):
     # --- sending --------------------------------------------------------------------------------------------
 
     def enqueue_many(self, calls: Iterable[Call[T]], *, connection: object = None) -> list[Job[T]]:
-        """Send many calls, in groups of up to 1,000, each accepted whole or not at all.
+        """Send many calls, in groups of up to 1,000. The store accepts a whole group or none of it.
 
-        `calls` may be a generator: each group is sent as soon as it is full. Each namespace has groups of its
-        own. If a group is refused, the groups before it are kept, and the error says how many jobs that is.
-        With a `connection` of yours all jobs exist when you commit.
+        `calls` may be a generator: each group is sent as soon as it is full. Each namespace has its own
+        groups. If a group is refused, the store keeps the groups before it, and the error says how many jobs
+        it has kept. With your own `connection` all jobs exist when you commit.
         """
         with Accepted[T]() as accepted:
             for place, group in in_groups(self, calls):
@@ -151,12 +152,12 @@ class Windlass(Bridges):
     # --- reading --------------------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> Job[Any]:
-        """The handle of a job by its id, whichever namespace of this app it is in."""
+        """The handle of a job by its id, in any namespace of this app."""
         return Job(self._tagged(check_job_id(job_id)), job_id)
 
     def flow(self, flow: str) -> Flow:
-        """The handle of a flow by its name. A flow with a name of yours is looked for in this namespace only;
-        see `within`.
+        """The handle of a flow by its name. If you chose the name yourself, Windlass searches only this
+        namespace for it; see `within`.
         """
         return Flow(self._tagged(check_flow(flow)), flow)
 

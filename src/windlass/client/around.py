@@ -39,7 +39,7 @@ class Around(Namespaces):
             self.surroundings.open = opener(lifespan, self)
 
     def on_start(self, function: _H, /) -> _H:
-        """Call a function, `def` or `async def`, in each process of a worker: after the lifespan was entered,
+        """Call a function (`def` or `async def`) in each process of a worker, after the lifespan was entered
         and before the first job.
         """
         check_hook(function, "on_start")
@@ -47,7 +47,7 @@ class Around(Namespaces):
         return function
 
     def on_stop(self, function: _H, /) -> _H:
-        """Call a function, `def` or `async def`, in each process of a worker: after its last job, and before
+        """Call a function (`def` or `async def`) in each process of a worker, after its last job and before
         the lifespan is left.
         """
         check_hook(function, "on_stop")
@@ -57,8 +57,8 @@ class Around(Namespaces):
     def middleware(self, function: _M, /) -> _M:
         """Put code around every run of every task: `async def name(job, run): ... return await run()`.
 
-        The first one registered is the outermost. It runs on the loop; for a `def` task `run()` waits for the
-        thread.
+        The first middleware that is registered is the outermost. It runs on the loop. For a `def` task
+        `run()` waits for the thread.
         """
         check_middleware(function)
         self.surroundings.middleware.append(function)

@@ -76,8 +76,8 @@ class Bridges(Definitions):
         """Take messages from a message broker and make jobs of them:
         `app.intake("kafka://host:9092/orders", task=ship, lane="headers.tenant")`.
 
-        The JSON object in the body of a message has the arguments of `task`. With `tasks` a message may name
-        one of these: `task="headers.task"`. Workers run it, or `windlass intake` alone.
+        The JSON object in the body of a message has the arguments of `task`. With `tasks` each message names
+        one of them: `task="headers.task"`. Workers run the intake; `windlass intake` runs it without jobs.
         """
         check_known(options, IntakeOptions)
         address = address_of(url)
@@ -107,10 +107,10 @@ class Bridges(Definitions):
         )
 
     def relay(self, url: str, **options: Unpack[RelayOptions]) -> None:
-        """Tell a message broker of the ends of jobs:
+        """Send messages to a message broker when jobs end:
         `app.relay("amqp://host/exchange?key=jobs.{queue}.{state}", queues=["mail"], on="dead")`.
 
-        Each message has an id of its own that is the same for every try. Messages come at least once.
+        Each message has its own id, which is the same for every try. Each message arrives at least once.
         """
         check_known(options, RelayOptions)
         address = address_of(url)
@@ -138,8 +138,9 @@ class Bridges(Definitions):
     def celery_task(self, task: str, url: str, /, **options: Unpack[TaskKeywords]) -> Task[..., Any, None]:
         """Name a task that Celery workers run: `add = app.celery_task("proj.tasks.add", "amqp://host/celery")`.
 
-        Its jobs are queued here, with all that Windlass has for them. A run publishes a message of Celery's
-        (protocol 2, JSON) under the id of the job, and the job is done when the message broker has taken it.
+        Windlass queues its jobs like any others, with lanes, limits and schedules. A run publishes a Celery
+        message (protocol 2, JSON) under the id of the job. The job is done when the message broker has
+        accepted it.
         """
         address = address_of(url)
         options = {

@@ -293,7 +293,7 @@ class Connection:
                 work.close()  # it was never begun
 
     async def broker(self) -> Broker:
-        """The broker for the running loop, with everything declared."""
+        """The store for the running loop, with all queues, tasks and schedules declared."""
         if not self._any_loop and not self._process.portal.is_running_here():
             return await self._broker_of_this_loop()
         while (store := self._process.shared).told != self._declared.version:

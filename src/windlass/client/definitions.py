@@ -91,8 +91,8 @@ class Definitions(Around):
     def task(self, function: Any = None, /, **options: Any) -> Any:  # pyright: ignore[reportInconsistentOverload]
         """Register a function as a task: `@app.task` or `@app.task(queue="mail", retry=..., timeout=60)`.
 
-        Limits (`concurrency`, `rate`, and `lane_` with either) give the task a queue of its own, named after
-        it. `namespace` is that of its queue.
+        With a limit (`concurrency`, `rate`, `lane_concurrency`, `lane_rate`) the task gets its own queue,
+        named after the task. `namespace` is the namespace of its queue.
         """
         check_known(options, TaskKeywords)
 
@@ -102,10 +102,9 @@ class Definitions(Around):
         return registered if function is None else registered(function)
 
     def external(self, name: str, **options: Unpack[CallOptions]) -> Sender[..., Any]:
-        """Name a task that lives elsewhere: in another program, or behind the HTTP API. Its arguments are not
-        checked, and its queue is declared there; for workers that speak HTTP declare it here, `app.queue()`.
-
-        A queue of such tasks alone is not served by the workers of this app.
+        """Name a task whose code is in another program, or in a worker that uses the HTTP API. Windlass does
+        not check its arguments. The other program declares its queue; for HTTP workers declare it here with
+        `app.queue()`. The workers of this app do not serve a queue that has only such tasks.
         """
         check_known(options, CallOptions)
         signature = Signature.untyped(check_own_task(name), max_payload=self.config.largest)
@@ -180,8 +179,8 @@ class Definitions(Around):
         """Declare a queue: its share of a worker (`weight`), its limits, order, and how long its finished
         jobs are kept. If it is declared twice, the later declaration counts.
 
-        A queue in another `namespace` of the same store scales apart from the others; it is declared before
-        the tasks that use it.
+        A queue in another `namespace` of the same store scales separately. Declare it before the tasks that
+        use it.
         """
         settings = queue_settings(options)
         if check_own_queue(name) in self._owned:
@@ -191,7 +190,9 @@ class Definitions(Around):
         place._declared.put(Subject(Kind.QUEUE, name), settings)  # noqa: SLF001 - one of our own
 
     def lane(self, queue: str, lane: str, **options: Unpack[LaneOptions]) -> None:
-        """Declare one lane of a queue: its share, and limits that differ from the queue's for its lanes."""
+        """Declare one lane of a queue: its share, and its own limits instead of those that the queue sets for
+        lanes.
+        """
         settings = lane_settings(options)
         subject = Subject(Kind.LANE, check_own_queue(queue), check_lane(lane))
         self._use_queue(queue)._declared.put(subject, settings)  # noqa: SLF001 - one of our own
@@ -199,7 +200,8 @@ class Definitions(Around):
     def schedule(self, name: str, call: Call[Any], **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule: `app.schedule("nightly", send.call("ops"), cron="0 3 * * *", tz="Asia/Tokyo")`.
 
-        One of `cron`, `every` (a duration) and `at` (a datetime) says when the call is made.
+        Give one of `cron`, `every` (a duration) or `at` (a datetime): the times at which the call is
+        enqueued.
         """
         if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(f"a schedule takes a call, as in send.call(...), not {shown(call)}")
@@ -227,12 +229,13 @@ class Definitions(Around):
         clear: int = CLEAR,
         webhook: str | None = None,
     ) -> None:
-        """Declare an alert: raised when a queue (or with None all together) has more than `depth` ready jobs,
-        a job that has waited for longer than `oldest`, or more than `dead` dead letters (with `task`: of
-        that task alone); or when an intake
-        (None: any) has more than `lag` messages to take, a relay (None: any) is `behind` for longer than
-        that, or with `stopped` one of them waits for an operator or is run by nobody. It is cleared at
-        `clear` percent of that. Workers log it, `windlass check` tells, and the URL `webhook` is told.
+        """Declare an alert on a queue (None: on all queues together), on an intake or on a relay. It is
+        raised when the queue has more than `depth` ready jobs or more than `dead` dead letters (with `task`,
+        only the jobs of that task count), or when a ready job has waited for longer than `oldest`. For
+        intakes it is raised when more than `lag` messages wait, and for relays when a relay is `behind` by
+        more than this time. With `stopped` it is raised when an intake waits for an operator, or when no
+        process runs an intake or a relay. It is cleared at `clear` percent of the thresholds. Workers log it,
+        `windlass check` reports it, and the URL `webhook` gets a message.
         """
         if webhook is not None:
             check_webhooks(self.config, "an alert with webhook=")
@@ -303,14 +306,14 @@ class Definitions(Around):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that this app declares in this namespace, the default one first: what its workers serve
-        here unless told otherwise. Not those that have tasks of elsewhere alone (`external`).
+        """The queues that this app declares in this namespace, the default one first. Its workers serve them
+        by default. Queues that have only `external` tasks are not in the list.
         """
         return tuple(self.weights)
 
     @property
     def weights(self) -> dict[str, int]:
-        """The same queues, with their shares of a worker that is not told which queues to serve."""
+        """The same queues with their weights, for a worker that serves all queues."""
         tasks = self.tasks.values()
         own = {"default", *(task.options.queue for task in tasks if not task.options.external)}
         elsewhere = {task.options.queue for task in tasks if task.options.external} - own
@@ -337,11 +340,12 @@ class Definitions(Around):
         decode: Callable[[Any], T],
         schema: Mapping[str, Any] | None = None,
     ) -> None:
-        """Let tasks that are registered from now on take and return values of a class of yours:
+        """Let tasks that you register after this call take and return values of your own class:
         `app.type(Money, encode=str, decode=Money.parse)`.
 
-        `encode` makes plain values of one: texts, numbers, lists, dicts. `decode` makes one of these again;
-        if it raises, the value is refused. `schema` is their JSON Schema, for the registry of tasks.
+        `encode` converts a value of the class into plain values: texts, numbers, lists, dicts. `decode`
+        converts them back. If `decode` raises, Windlass refuses the value. `schema` is the JSON Schema of the
+        plain values, for the registry of tasks.
         """
         name = getattr(kind, "__qualname__", kind)  # what is no class is refused below
         shown_as = {"description": f"{name}, as this app writes it"} if schema is None else schema

@@ -33,9 +33,9 @@ class Shape:
         self.parts = tuple(parts)
 
     def enqueue(self, *, flow: str | None = None, connection: object = None) -> Flow:
-        """Send all of it, from blocking code. `flow` names it; without one it gets an id.
+        """Send all calls, from blocking code. `flow` is the name of the flow; without it the flow gets an id.
 
-        Up to 1,000 calls are accepted together or not at all; a larger flow goes in groups of so many,
+        The store accepts up to 1,000 calls together or not at all. A larger flow is sent in groups of 1,000,
         parents first.
         """
         app, name, laid = self._laid(flow)
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def namespace(self) -> str:
-        """The namespace in which its jobs will be."""
+        """The namespace of its jobs."""
         return _app_of(self).config.namespace
 
     def jobs(self, flow: str = "") -> list[NewJob]:

@@ -42,7 +42,9 @@ class FlowState(StrEnum):
 
 
 class FlowView(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be seen of a flow. Finished jobs that the store no longer keeps are not counted."""
+    """The state of a flow and its numbers of jobs. Finished jobs that the store no longer keeps do not
+    count.
+    """
 
     id: str
     state: FlowState
@@ -55,7 +57,7 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> int:
-        """How many of them have finished; dead letters count."""
+        """How many of its jobs have finished; dead letters count."""
         return sum(count for state, count in self.counts.items() if state in TERMINAL)
 
     @property
@@ -86,7 +88,7 @@ class Flow:
     # --- blocking -------------------------------------------------------------------------------------------
 
     def view(self) -> FlowView:
-        """Its state and how many of its jobs have ended; `JobNotFound` if it has no job."""
+        """Its state and how many of its jobs have ended. Raises `JobNotFound` if it has no job."""
         return self._app.connection.run(self.aview())
 
     def state(self) -> FlowState:
@@ -102,7 +104,7 @@ class Flow:
         return self._app.connection.run(self.afinish(timeout))
 
     def results(self, timeout: Duration | None = None) -> list[Any]:
-        """Wait for its last jobs and return what their tasks returned; see `aresults`."""
+        """Wait for the last jobs of the flow and return their results; see `aresults`."""
         return self._app.connection.run(self.aresults(timeout))
 
     def cancel(self) -> int:
@@ -133,7 +135,7 @@ class Flow:
         return (await self.aview()).progress
 
     async def afinish(self, timeout: Duration | None = None) -> FlowView:
-        """Wait until it has finished, or is stuck. `ResultTimeout`: not in time."""
+        """Wait until the flow has finished or is stuck. Raises `ResultTimeout` if that takes too long."""
         length = None if timeout is None else micros(timeout, name="timeout") / SECOND
         end = None if length is None else time.monotonic() + length
         pause = _FIRST_LOOK
@@ -145,8 +147,8 @@ class Flow:
         return view
 
     async def aresults(self, timeout: Duration | None = None) -> list[Any]:
-        """Wait for the last jobs of the flow, those that no other job of it waits for. Return what their
-        tasks returned, in the order in which they were written. Raises what `Job.aresult` raises.
+        """Wait for the last jobs of the flow (no other job of the flow waits for them). Return their results,
+        in the order in which the calls were written. Raises the same errors as `Job.aresult`.
         """
         length = None if timeout is None else micros(timeout, name="timeout") / SECOND
         end = None if length is None else time.monotonic() + length

@@ -81,19 +81,19 @@ class Job(Generic[R]):
 
     @property
     def namespace(self) -> str:
-        """The namespace of the job, as far as its id tells."""
+        """The namespace of the job, read from its id."""
         return self._app.config.namespace
 
     @property
     def accepted(self) -> bool:
-        """Whether a front door has accepted the job, and this handle has not seen it in the store yet."""
+        """True if a front door has accepted the job and this handle has not yet seen it in the store."""
         return self._accepted
 
     # --- blocking -------------------------------------------------------------------------------------------
 
     def state(self) -> State | Literal[Status.ACCEPTED]:
-        """Where the job is now; `JobNotFound` if the store has no record of it. `ACCEPTED`: it is on its way
-        from the front door to the store.
+        """The state of the job now. Raises `JobNotFound` if the store has no record of it. `ACCEPTED`: it is
+        on its way from the front door to the store.
         """
         return self._app.connection.run(self.astate())
 
@@ -107,7 +107,7 @@ class Job(Generic[R]):
         return self._app.connection.run(self.aprogress())
 
     def logs(self) -> tuple[str, ...]:
-        """The lines that it kept with `current.log`, the last hundred."""
+        """The last hundred lines that the job wrote with `current.log`."""
         return self._app.connection.run(self.alogs())
 
     def cancel(self) -> bool:
@@ -133,11 +133,11 @@ class Job(Generic[R]):
     async def aresult(self, timeout: Duration | None = None) -> R:
         """Wait for the job to finish and return what its task returned.
 
-        `ResultTimeout` (a TimeoutError): it has not finished within `timeout`; None waits for ever.
-        `JobFailed`: it is dead. `JobCancelled`: it was cancelled. `ResultExpired`: it is done, but the store
-        no longer keeps its result.
-        `JobNotFound`: the store has no record of it. `JobLost`: the same, but the store must have a record.
-        `ValuesUnavailable`: it is done, and object storage, where its result is, does not answer.
+        Raises `ResultTimeout` (a TimeoutError) if the job has not finished within `timeout`; None waits for
+        ever. `JobFailed`: it is dead. `JobCancelled`: it was cancelled. `ResultExpired`: it is done, but the
+        store no longer keeps its result. `JobNotFound`: the store has no record of it. `JobLost`: the same,
+        but the store should have a record, so it has lost data. `ValuesUnavailable`: it is done, but its
+        result is in object storage, which does not answer.
         """
         return self._read(await self._finished_whole(timeout))
 

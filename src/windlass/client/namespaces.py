@@ -92,7 +92,7 @@ class Namespaces:
 
     @property
     def values(self) -> "Values | None":
-        """Where large payloads and results are kept; None: in the store."""
+        """The URL of the object storage for large payloads and results. None: they stay in the store."""
         return self.connection.values
 
     def renew(self) -> None:
@@ -100,7 +100,9 @@ class Namespaces:
         self.new_id.reseed()
 
     def within(self, namespace: str) -> Self:
-        """The app in another of its namespaces: its jobs, flows, worker and store there."""
+        """The same app in another of its namespaces: with the jobs, flows, worker and store of that
+        namespace.
+        """
         found = self.namespaces.get(namespace)
         if found is None:
             raise InvalidOption(
@@ -163,5 +165,5 @@ class Namespaces:
         return found_in(place.config, self.config, job)
 
     async def broker(self) -> Broker:
-        """The broker for the running loop, with everything declared."""
+        """The store for the running loop, with all queues, tasks and schedules declared."""
         return await self.connection.broker()

@@ -38,7 +38,7 @@ class OutgoingJob:
 
     @property
     def queue(self) -> str:
-        """Where it will wait."""
+        """The queue of the job."""
         return self._job.queue
 
     @property
@@ -53,7 +53,7 @@ class OutgoingJob:
 
     @property
     def flow(self) -> str:
-        """The flow that it belongs to; empty: none."""
+        """The flow of the job; empty if it belongs to none."""
         return self._job.flow
 
     def changed(self) -> NewJob:

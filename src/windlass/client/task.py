@@ -145,7 +145,9 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
 
     @property
     def job(self) -> NewJob:
-        """The job that is sent. It takes its id when it is first asked for, or sent."""
+        """The job that this call sends. It gets its id when you first read this property, or when it is
+        sent.
+        """
         if not isinstance(self.made, NewJob):
             with _making.lock:
                 if not isinstance(self.made, NewJob):
@@ -168,7 +170,7 @@ class Call(msgspec.Struct, Generic[R], eq=False, gc=False):
 
     @property
     def namespace(self) -> str:
-        """The namespace in which its job will be."""
+        """The namespace of its job."""
         return self.task.app.config.namespace
 
     def __repr__(self) -> str:
@@ -294,11 +296,11 @@ class Sender(Generic[P, R]):
         return Call(self, self._plain(args, kwargs) or self._encode(args, kwargs))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Send a call, from blocking code; it is kept when this returns."""
+        """Send a call, from blocking code. When this returns, the store has accepted the job."""
         return self.app.send((self._made(args, kwargs),), self._connection)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Send a call, from async code; it is kept when this returns."""
+        """Send a call, from async code. When this returns, the store has accepted the job."""
         return await self.app.asend_one(self._made(args, kwargs), self._connection)
 
     def _made(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call[R]:
@@ -307,8 +309,8 @@ class Sender(Generic[P, R]):
         return Call(self, self.job(self.app.new_id(), payload))
 
     def enqueue_many(self, calls: "Iterable[Call[R]]") -> list[Job[R]]:
-        """Send many calls of this task, a round trip for each thousand. These options win over those that a
-        call brings.
+        """Send many calls of this task, with one round trip for each thousand. The options of this task win
+        over those of a call.
         """
         return self.app.enqueue_many(self._rebuilt(calls), connection=self._connection)
 

@@ -43,7 +43,7 @@ Source: TypeAlias = Callable[..., Any]
 
 
 class Dependency:
-    """What `Depends(f)` leaves in a signature."""
+    """The marker that `Depends(f)` puts into a signature."""
 
     __slots__ = ("source",)
 

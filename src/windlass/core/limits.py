@@ -25,7 +25,9 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Tokens that a full bucket holds: the burst; by default a tenth of a second's worth, at least 1."""
+        """How many tokens a full bucket has: the burst. By default the tokens of a tenth of a second, at
+        least 1.
+        """
         return max(1, self.count * SECOND // (10 * self.per)) if self.burst is None else self.burst
 
 

@@ -97,7 +97,9 @@ class RetryPolicy:
     def decide(
         self, attempt: int, error: BaseException, *, draw: float, max_attempts: int | None = None
     ) -> Again | Stop:
-        """Decide on an attempt that ended with `error`; `max_attempts` is the job's own, if it has one."""
+        """Decide what happens after an attempt that ended with `error`. `max_attempts` is the setting of the
+        job.
+        """
         kind = type(error).__name__
         if isinstance(error, self.give_up_on):
             return Stop(Reason.GAVE_UP, f"{kind} is in give_up_on")
@@ -109,7 +111,7 @@ class RetryPolicy:
         return Again(self.delay(attempt, draw=draw))
 
     def gives_up(self, error: BaseException) -> bool:
-        """Whether an error of this class ends the job, whatever attempts are left."""
+        """True if an error of this class ends the job even if it has attempts left."""
         return isinstance(error, self.give_up_on) or not isinstance(error, self.retry_on)
 
     def delay(self, attempt: int, *, draw: float) -> Micros:

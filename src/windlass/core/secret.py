@@ -43,7 +43,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 class Secret:
-    """Marks an argument or a field whose value must not be shown anywhere: `Annotated[str, Secret]`."""
+    """Marks an argument or a field as secret: `Annotated[str, Secret]`. Windlass never shows its value."""
 
 
 def plain_name(name: str) -> str:

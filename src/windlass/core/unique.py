@@ -21,13 +21,13 @@ WITHOUT_ARGUMENTS = "()"
 
 
 class Unique:
-    """Says that calls with the same values of these arguments are one job.
+    """Calls with the same values of these arguments make one job.
 
         @app.task(unique=Unique("user_id", window="1h"))
 
-    Without names all arguments count. `mode` and `window` are those of unique keys. `mode` says what a later
-    call does while the first job is unfinished: `ignore`, `replace` or `throttle`. `window` says for how long
-    after its end the key is held.
+    Without names all arguments count. `mode` says what a later call does while the first job is unfinished:
+    `ignore`, `replace` or `throttle`. `window` says how long the key stays taken after the first job has
+    ended.
     """
 
     def __init__(

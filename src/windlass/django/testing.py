@@ -15,8 +15,8 @@ from windlass.testing import Bench, inline, testing
 
 @contextlib.contextmanager
 def jobs(*, run_at_once: bool = False, at_once: bool = True, **options: Any) -> Generator[Bench]:
-    """A block of a test: jobs wait until the test runs them (`t.drain()`), or `run_at_once` with enqueue.
-    `at_once=False` sends them when the transaction commits.
+    """A block of a test. Jobs wait until the test runs them (`t.drain()`). With `run_at_once` each job runs
+    inside `enqueue`. With `at_once=False` jobs are sent when the transaction commits.
     """
     app = project_app()
     before = app.enqueues

@@ -68,7 +68,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """The fields of its log line; one that is not known is left out."""
+        """The fields of its log line, without unknown fields."""
         fields = {
             **fields_of(self),
             "error": self.error.type,

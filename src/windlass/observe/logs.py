@@ -75,8 +75,8 @@ def _running() -> RunningJob | None:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for each record, and a traceback below it. The time has its offset, whatever zone the program
-    sets while it runs.
+    """A line for each record, and a traceback below it. The time has its UTC offset, even if the program
+    changes its time zone.
     """
 
     def __init__(self) -> None:

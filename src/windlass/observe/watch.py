@@ -43,7 +43,9 @@ class Watch:
         return self.registry if self._together is None else self._together.whole()
 
     async def keep_telling(self) -> None:
-        """Write the counts for the other processes, for ever. Returns at once if there are none."""
+        """Write the counts for the other processes, for ever. Return at once if there are no other
+        processes.
+        """
         while self._together is not None:
             self._together.tell()
             await asyncio.sleep(EVERY)

@@ -51,7 +51,7 @@ class BenchBase:
 
     @property
     def broker(self) -> Broker:
-        """The store: every verb of the contract."""
+        """The store, with every verb of the contract."""
         return self._store
 
     def __repr__(self) -> str:
@@ -65,14 +65,17 @@ class BenchBase:
     # --- what was enqueued ----------------------------------------------------------------------------------
 
     def enqueued(self, task: Sender[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> list[Enqueued]:
-        """The jobs that were enqueued, in their order: all, those of a task, or those of its calls with these
-        arguments. Arguments that are not given are not compared. `task.using(...)` compares these options.
+        """The jobs that were enqueued, in order: all jobs, those of a task, or those of a task with these
+        arguments. Arguments that you do not give are not compared. With `task.using(...)` the options are
+        compared, too.
         """
         wanted = None if task is None else Wanted(self._app, task, args, kwargs)
         return [job for job in self._seen() if wanted is None or wanted.matches(job)]
 
     def assert_enqueued(self, task: Sender[..., Any], /, *args: Any, **kwargs: Any) -> Enqueued:
-        """Fail unless there is such a job, saying what was enqueued instead; returns the first."""
+        """Fail unless there is such a job; the message lists the jobs that were enqueued instead. Return the
+        first match.
+        """
         wanted, seen = Wanted(self._app, task, args, kwargs), self._seen()
         for job in seen:
             if wanted.matches(job):
@@ -102,7 +105,7 @@ class BenchBase:
     # --- what was run ---------------------------------------------------------------------------------------
 
     def runs(self, of: Job[Any] | Enqueued | Sender[..., Any] | str | None = None) -> list[Ran]:
-        """Every run in its order: all, those of a job, or those of a task."""
+        """The runs, in order: all runs, those of a job, or those of a task."""
         name = None if of is None else _name(of)
         return [run for run in self._timeline.runs if name in (None, run.job, f"task:{run.task}")]
 
@@ -115,22 +118,22 @@ class BenchBase:
     def crash(
         self, of: Job[Any] | Enqueued | Sender[..., Any] | str, *, times: int = 1, after_run: bool = False
     ) -> None:
-        """Kill the worker of the next run of a job (or of a task), and let its supervisor see it: before the
-        first line, or after the last one, before it was settled.
+        """Kill the worker of the next run of a job (or of a task), and let its supervisor notice. The worker
+        dies before the first line of the task, or after the last line and before the settlement.
         """
         self._worker.fates.add(_name(of), Fate(what="crash", after_run=after_run), times)
 
     def lose(
         self, of: Job[Any] | Enqueued | Sender[..., Any] | str, *, times: int = 1, after_run: bool = False
     ) -> None:
-        """Let the worker of the next run vanish with its host: nobody sees it, and its session falls silent.
-        The job is running until the clock has moved by more than the session's TTL.
+        """Let the worker of the next run disappear with its host. No supervisor notices, and its session is
+        silent. The job stays `running` until the clock has moved by more than the session's TTL.
         """
         self._worker.fates.add(_name(of), Fate(what="lost", after_run=after_run), times)
 
     def cancel_running(self, of: Job[Any] | Enqueued | Sender[..., Any] | str) -> None:
-        """Ask for the next run of a job (or of a task) to be cancelled as soon as it has started: async code
-        is cancelled where it first waits, other code finds `current.cancelled` set.
+        """Cancel the next run of a job (or of a task) as soon as it has started. Async code is cancelled at
+        its first `await` that waits. Other code sees that `current.cancelled` is set.
         """
         self._worker.fates.add(_name(of), Fate(what="cancel"), 1)
 
@@ -139,19 +142,19 @@ class BenchBase:
         self._known(queue, at_once(self._store.pause(queue, lane)))
 
     def resume(self, queue: str, lane: str | None = None) -> None:
-        """Let a queue, or one of its lanes, hand out jobs again."""
+        """Resume a paused queue, or one of its lanes."""
         self._known(queue, at_once(self._store.resume(queue, lane)))
 
     def strike(self, of: Sender[..., Any] | str, /, *, reason: str = "", **where: Any) -> str:
-        """Hold the jobs of a task whose arguments are these, or with none all of them, as an operator would;
-        what `lift` takes.
+        """Hold the jobs of a task that have these arguments, as an operator would. Without arguments hold all
+        jobs of the task. Return the strike for `lift`.
         """
         task = of.name if isinstance(of, Sender) else of
         striking = Strikes(self._app, self._store).strike(task, where, reason=reason, by="test")
         return at_once(striking).strike.id
 
     def lift(self, strike: str) -> int:
-        """Lift a strike. Returns how many jobs it held; they can run now."""
+        """Lift a strike. Return the number of jobs that it held; they can run now."""
         return at_once(Strikes(self._app, self._store).lift(strike, by="test")).freed
 
     def replay(self, job: Job[Any] | Enqueued | str) -> None:
@@ -204,19 +207,19 @@ class Bench(BenchBase):
     """Runs jobs for a plain test."""
 
     def drain(self, *, raises: bool | None = None) -> list[Ran]:
-        """Run everything that is ready now, in order, and what that enqueues."""
+        """Run all jobs that are ready now, in order, and the ready jobs that they enqueue."""
         return at_once(self._drained(raises))
 
     def advance(self, by: Duration, *, raises: bool | None = None) -> list[Ran]:
-        """Move the clock, and run what becomes due on the way, each at its time."""
+        """Move the clock, and run each job that becomes due on the way at its time."""
         return at_once(self._advanced(by, raises))
 
     def advance_to(self, when: datetime, *, raises: bool | None = None) -> list[Ran]:
-        """Move the clock to a point in time, and run what becomes due on the way."""
+        """Move the clock to a point in time, and run each job that becomes due on the way at its time."""
         return at_once(self._advanced_to(when, raises))
 
     def finish(self, *, raises: bool | None = None) -> list[Ran]:
-        """Move the clock as far as it takes until every job has finished."""
+        """Move the clock until every job has finished."""
         return at_once(self._finished(raises))
 
     @overload
@@ -234,19 +237,19 @@ class AsyncBench(BenchBase):
     """Runs jobs for an async test."""
 
     async def drain(self, *, raises: bool | None = None) -> list[Ran]:
-        """Run everything that is ready now, in order, and what that enqueues."""
+        """Run all jobs that are ready now, in order, and the ready jobs that they enqueue."""
         return await self._drained(raises)
 
     async def advance(self, by: Duration, *, raises: bool | None = None) -> list[Ran]:
-        """Move the clock, and run what becomes due on the way, each at its time."""
+        """Move the clock, and run each job that becomes due on the way at its time."""
         return await self._advanced(by, raises)
 
     async def advance_to(self, when: datetime, *, raises: bool | None = None) -> list[Ran]:
-        """Move the clock to a point in time, and run what becomes due on the way."""
+        """Move the clock to a point in time, and run each job that becomes due on the way at its time."""
         return await self._advanced_to(when, raises)
 
     async def finish(self, *, raises: bool | None = None) -> list[Ran]:
-        """Move the clock as far as it takes until every job has finished."""
+        """Move the clock until every job has finished."""
         return await self._finished(raises)
 
     @overload

@@ -176,9 +176,10 @@ def _kept(options: Options) -> Options:
 def testing(app: Windlass, /, **options: Unpack[BlockOptions]) -> Block:
     """A block in which the test runs the jobs of an app: `with ... as t`, or `async with ... as t`.
 
-    `now` is where its clock starts. `raises=False` leaves what tasks raise to their retry policies.
-    `jitter` (1) is how much of its possible wait a retry waits. `schedules=False` leaves schedules alone.
-    `follow` is called with the time whenever it moves. `lifespan` is entered in place of the app's.
+    `now` is the first time of its clock. With `raises=False` an error of a task does not fail the test: its
+    retry policy decides. `jitter` (1) is the part of the longest possible wait that a retry waits. With
+    `schedules=False` schedules do not fire. `follow` is called with the new time when the clock moves.
+    `lifespan` replaces the lifespan of the app.
     """
     return Block(app, inline=False, options=options)
 

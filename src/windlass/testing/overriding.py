@@ -16,8 +16,8 @@ __tracebackhide__ = True  # a test that fails is shown without these frames
 def override(source: Callable[..., Any], fake: Callable[..., Any]) -> Generator[None]:
     """For a block, call `fake` wherever a task or a dependency has `Depends(source)`.
 
-    `fake` is a function of any kind that `Depends` takes, and may have dependencies itself. It concerns all
-    apps of this process, and jobs whose run begins inside the block.
+    `fake` is a function of any kind that `Depends` accepts, and may have dependencies itself. It applies to
+    all apps of this process, and to jobs whose run begins inside the block.
     """
     if isinstance(source, type) or not callable(source):
         raise InvalidOption(f"override takes the function that is in Depends(...), not {shown(source)}")

@@ -19,7 +19,7 @@ __tracebackhide__ = True  # a test that fails is shown without these frames
 
 
 class Enqueued:
-    """A job that was enqueued, as it is now."""
+    """A job that was enqueued, with its state now."""
 
     __test__ = False
 

@@ -69,7 +69,9 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the code raised an error. `Retry`, `Snooze`, `GiveUp` and `Cancelled` are no errors."""
+        """True if the code raised an error. `Retry`, `Snooze`, `GiveUp` and `Cancelled` do not count as
+        errors.
+        """
         said = self.exception is None or isinstance(self.exception, Signal)
         return not said and self.outcome in ("retry", "dead")
 

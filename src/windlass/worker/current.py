@@ -108,18 +108,22 @@ class Current:
 
     @property
     def deadline(self) -> float | None:
-        """When the task's timeout ends, on `time.monotonic()` (and `loop.time()`); None: it has none."""
+        """When the task's timeout ends, on the clock `time.monotonic()` (and `loop.time()`). None: no
+        timeout.
+        """
         return _run().deadline
 
     @property
     def cancelled(self) -> bool:
-        """Somebody asked for this job to be cancelled: code that cannot be interrupted looks here."""
+        """True if somebody has asked to cancel this job. Code that cannot be interrupted should check
+        this.
+        """
         return _run().cancelled
 
     def check_cancelled(self) -> None:
-        """Raise `Cancelled` if somebody asked for this job to be cancelled, or if its lease may be lost.
-
-        Then the job goes back to its queue, if this worker still has it: nobody asked to cancel it.
+        """Raise `Cancelled` if somebody has asked to cancel this job, or if its lease may be lost. If only
+        the lease may be lost, the job is not cancelled. It goes back to its queue if this worker still has
+        it.
         """
         run = _run()
         if run.cancelled:
@@ -131,17 +135,19 @@ class Current:
 
     @property
     def lease_lost(self) -> bool:
-        """The job may have been given to another worker: stop having effects."""
+        """True if another worker may have the job now. Then stop: write nothing more to other systems."""
         return _run().is_lost()
 
     @property
     def idempotency_key(self) -> str:
-        """The same in every run of this job, and of no other: pass it to services that know such keys."""
+        """A key that is the same in every run of this job, and different for every other job. Pass it to
+        services that accept idempotency keys.
+        """
         return _run().lease.job
 
     @property
     def resources(self) -> Any:
-        """What the lifespan of the app has yielded in this process."""
+        """The value that the lifespan of the app has yielded in this process."""
         found = resources.get()
         if found is None:
             raise LookupError(
@@ -155,7 +161,8 @@ class Current:
         return found
 
     def parents(self) -> Iterator[Parent]:
-        """The jobs that this one waited for, in the order of its edges, read in pages of a hundred.
+        """The parents: the jobs that this job waited for, in the order of its edges. They are read in pages
+        of a hundred.
 
         For `def` tasks; in `async def` it is `async for parent in current.aparents()`.
         """
@@ -168,7 +175,7 @@ class Current:
         return aparents_of(_run())
 
     def results(self) -> list[Any]:
-        """What the jobs returned that this one waited for, in the order of its edges; None for one that is
+        """The results of the jobs that this job waited for, in the order of its edges. None for a job that is
         not done.
         """
         return [parent.result for parent in self.parents()]
@@ -189,8 +196,8 @@ class Current:
         run.reporter.note(_note(run, permille=round(fraction * 1_000), message=_kept(run, message)))
 
     def log(self, line: str) -> None:
-        """Keep a line with the job: the last hundred, each up to 2,000 characters. Secrets that the job was
-        called with are taken out.
+        """Keep a line with the job: the last hundred lines, each up to 2,000 characters. Secret values of the
+        arguments are removed.
         """
         run = _run()
         run.reporter.note(_note(run, logs=(_kept(run, str(line)),)))
@@ -200,8 +207,8 @@ class Current:
     @overload
     def spawn(self, call: SpawnedShape) -> list[JobId]: ...
     def spawn(self, call: SpawnedCall | SpawnedShape) -> JobId | list[JobId]:
-        """Make a child, or with a chain or a group several: `current.spawn(send.call("a@example.com"))`. They
-        come into being when this run is done, and only then; they belong to the flow of this job.
+        """Make a child job: `current.spawn(send.call("a@example.com"))`. A chain or a group makes several.
+        The children are created only when this run ends as done. They belong to the flow of this job.
         """
         run = _run()
         job = getattr(call, "job", None)
@@ -219,8 +226,9 @@ class Current:
         return [job.id for job in jobs]
 
     def step(self, name: str, function: Callable[[], T]) -> T:
-        """Do something once: returns what an earlier run of this job recorded under the name, else calls the
-        function and records what it returns. A crash between the two calls it again.
+        """Do something once. If an earlier run of this job has recorded a value under the name, return that
+        value. If not, call the function and record what it returns. After a crash between the two, the next
+        run calls the function again.
 
         For `def` tasks; in `async def` it is `await current.astep(name, function)`.
         """
@@ -252,13 +260,13 @@ class Current:
         return value
 
     def transaction(self) -> "Transaction":
-        """Commit writes of your own together with the end of this job, where the store can.
+        """Commit your own writes together with the end of this job, if the store supports it.
 
             async with current.transaction() as connection:
                 await connection.execute("UPDATE account SET ...")
 
-        The two happen together or not at all, also when this worker is killed, or has lost its lease: so they
-        happen once. The job is done with the commit; what the task returns after it is not kept.
+        Both happen or neither, even if this worker is killed or has lost its lease. So your writes happen
+        once. The commit ends the job as done; a value that the task returns after it is not kept.
         """
         return Transaction(self._transaction())
 
