@@ -59,7 +59,7 @@ def test_held(bench: Bench) -> None:
     job = bench.add.enqueue(1)
     bench.settle(bench.take(), Outcome.HOLD, hold=HoldKey("task:add", "unknown task"), runtime=None)
     advice = explained(bench, job)
-    assert advice.text == "no worker can run it (1 times so far): unknown task; it is offered again in 1.0 s"
+    assert advice.text == "no worker can run it (once so far): unknown task; it is offered again in 1.0 s"
     assert advice.do.startswith('start a worker whose code has the task "add"')
 
 

@@ -67,6 +67,29 @@ def test_a_parameter_that_is_none_is_refused_with_those_there_are(memory_house: 
             )
             refused = said(await client.get("/v1/overview", params={"x": "1"}), 400)
             assert refused["detail"] == 'there is no parameter "x"; parameters are: none'
+            refused = said(await client.get("/v1/jobs", params={"state": "redy"}), 400)
+            assert [each["field"] for each in refused["errors"]] == ["state"]
+
+    memory_house.run(story)
+
+
+def test_what_is_misspelt_in_a_body_or_an_address_is_named(memory_house: House) -> None:
+    async def story() -> None:
+        async with memory_house.open() as client:
+            call = {"task": "add", "payload": {"a": 1}}
+            refused = said(await client.post("/v1/jobs", json={**call, "dealy": "5m"}), 400)
+            assert refused["errors"] == [
+                {"field": "dealy", "detail": 'there is no field "dealy"; did you mean "delay"?'}
+            ]
+            refused = said(await client.post("/v1/jobs/cancel", json={"jobs": []}), 400)
+            assert refused["detail"] == 'there is no field "jobs"; fields are: ids, reason'
+            refused = said(await client.post("/v1/jobs/batch", json={"jobs": [{**call, "dealy": 1}]}), 400)
+            assert refused["errors"][0]["field"] == "jobs[0].dealy"
+            for method, path, status in (("GET", "/v1/jbos", 404), ("DELETE", "/v1/jobs", 405)):
+                refused = said(await client.request(method, path), status)
+                assert refused["detail"] == (
+                    f"there is no route {method} {path}; openapi.json describes those there are"
+                )
 
     memory_house.run(story)
 

@@ -1,6 +1,7 @@
 """`windlass jobs` and `windlass enqueue`."""
 
 import io
+import json
 import re
 import sys
 from datetime import UTC, datetime, timedelta
@@ -280,6 +281,52 @@ def test_enqueue_refuses_in_one_line(shell: Shell, tokens: list[str], complaint:
     assert answer.code == 2
     assert answer.complaint.startswith(complaint)
     assert shell.run(lambda broker: broker.counts()).rows == ()
+
+
+def test_the_example_of_the_arguments_is_one_that_is_accepted(shell: Shell) -> None:
+    shell.write(
+        "shapes.py",
+        """
+import enum
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from windlass import Windlass
+
+app = Windlass()
+T = TypeVar("T")
+
+
+class Address(BaseModel):
+    street: str
+    zip_code: int = Field(alias="zipCode")
+
+
+class Node(BaseModel, Generic[T]):
+    value: T
+    children: "list[Node[T]]" = []
+
+
+class Kind(enum.Enum):
+    SMALL = "small"
+
+
+@dataclass
+class Parcel:
+    kind: Kind
+    to: Address
+
+
+@app.task
+def ship(parcel: Parcel, tree: Node[int], by: Literal["air", "sea"], copies: int | None) -> None: ...
+""",
+    )
+    complaint = shell("enqueue", "shapes:app", "ship").complaint
+    example = complaint.partition("such as '")[2].rstrip("'")
+    assert json.loads(example)["parcel"] == {"kind": "small", "to": {"street": "text", "zipCode": 1}}
+    assert shell("enqueue", "shapes:app", "ship", example).code == 0
 
 
 def test_too_much_for_a_payload(shell: Shell) -> None:

@@ -148,8 +148,8 @@ def test_a_job_that_is_not_known(shell: Shell) -> None:
         answer = shell(*tokens)
         assert answer.code == 1
         assert answer.complaint == (
-            f"job {UNKNOWN} is not known: it finished longer ago than jobs are kept (see retention), it never "
-            "existed, or the store has lost it (restored from a backup, flushed)"
+            f"job {UNKNOWN} is not known: it finished longer ago than jobs are kept (see retention), "
+            "somebody discarded it, it never existed, or the store has lost it (restored from a backup, flushed)"
         )
 
 

@@ -267,7 +267,7 @@ def test_a_flow_that_does_not_end_in_time(tasks: Tasks) -> None:
     flow = chain(tasks.one.call(1), tasks.one.call(2)).enqueue()
     with pytest.raises(ResultTimeout, match=r"has not finished within 0\.05 s"):
         flow.finish(0.05)
-    with pytest.raises(ResultTimeout):
+    with pytest.raises(ResultTimeout, match=rf'of flow "{flow.id}" has not finished within 0\.05 s'):
         flow.results(0.05)
 
 

@@ -266,6 +266,43 @@ def test_a_field_that_pydantic_leaves_out_is_refused_by_name() -> None:
         taking(Half).encode((Half(kept=1, dropped=5),), {})
 
 
+def test_a_model_that_does_not_read_what_it_writes_is_refused_with_the_alias() -> None:
+    class Priced(BaseModel):
+        price: int = Field(validation_alias="unitPrice")
+
+    class Either(BaseModel):
+        price: int = Field(validation_alias=pydantic.AliasChoices("unitPrice", "cost"))
+
+    class Apart(BaseModel):
+        price: int = Field(alias="unitPrice", serialization_alias="cost")
+
+    class Cart(BaseModel):
+        lines: list[Priced]
+
+    for kind, writes in ((Priced, "price"), (Either, "price"), (Apart, "cost")):
+        with pytest.raises(
+            InvalidPayload,
+            match=rf'\["unitPrice"\]: the model writes this field as "{writes}" and reads it as "unitPrice"',
+        ):
+            taking(kind).encode((kind(unitPrice=3),), {})
+    with pytest.raises(InvalidPayload, match=r'\["lines"\]\[0\]\["unitPrice"\]: the model writes this field'):
+        taking(Cart).encode((Cart(lines=[Priced(unitPrice=3)]),), {})
+    with pytest.raises(InvalidPayload, match=r'\["unitPrice"\]: field required'):
+        taking(Priced).encode_json(b'{"it": {}}')
+
+
+def test_a_model_that_also_reads_its_name_arrives() -> None:
+    class Priced(BaseModel, populate_by_name=True):
+        price: int = Field(gt=0, validation_alias="unitPrice")
+
+    signature = taking(Priced)
+    priced = Priced(unitPrice=3)
+    assert signature.decode(signature.encode((priced,), {}))[1] == {"it": priced}
+    priced.price = -1
+    with pytest.raises(InvalidPayload, match=r'\["price"\]: input should be greater than 0'):
+        signature.encode((priced,), {})
+
+
 # --- registration -------------------------------------------------------------------------------------------
 
 

@@ -118,3 +118,17 @@ def test_a_folder_whose_file_system_is_not_mounted_is_away_and_not_made(
         assert complete(bucket.put("p/shop/2", b"two", blocking=True))
 
     asyncio.run(main())
+
+
+def test_an_object_that_is_said_to_be_there_and_is_not_given_is_not_put_for_ever(tmp_path: Path) -> None:
+    app = Windlass("memory://", values=f"file://{tmp_path}/values")
+
+    @app.task
+    def repeat(text: str) -> str:
+        return text * 2
+
+    job = repeat.call("x" * 100_000).job
+    (tmp_path / "values" / "p" / "windlass" / job.id).mkdir(parents=True)
+    with pytest.raises(ValuesUnavailable, match="says that it has p/windlass/"):
+        app.connection.enqueue([[job]])
+    app.close()

@@ -131,9 +131,10 @@ def _parents(job: JobDetail) -> str:
 
 
 def _scheduled(why: Why, job: JobDetail, explanation: Explanation) -> tuple[str, str]:
-    soon = f"in {length(explanation.next_in or 0)}"
+    left = explanation.next_in or 0
+    soon = f"in {length(left)}" if left >= SECOND // 10 else "now"
     if why is Why.HELD:
-        times = "" if job.held is None else f" ({job.held.times} times so far)"
+        times = "" if job.held is None else f" ({_times(job.held.times)} so far)"
         if job.held is not None and is_strike_key(job.held.key):
             lift = f"windlass control APP lift {job.held.key.partition(':')[2]}"
             return f"held: {explanation.detail}; it is looked at again {soon}", f"to let it run: {lift}"
@@ -144,6 +145,10 @@ def _scheduled(why: Why, job: JobDetail, explanation: Explanation) -> tuple[str,
     if why is Why.RETRYING:
         return f"attempt {job.attempt} of {job.max_attempts} failed; the next one is due {soon}", ""
     return f"it is not due yet: it becomes ready {soon}", ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _unserved(job: JobDetail, served: Sequence[str] | None) -> tuple[str, str]:

@@ -302,9 +302,12 @@ async def _jobs(broker: Broker, served: set[str]) -> AsyncIterator[Finding]:
     totals = {state: sum(row.count for row in counts.rows if row.state is state) for state in State}
     text = ", ".join(f"{count:,} {state}" for state, count in totals.items() if count) or "none yet"
     yield Finding("jobs", Level.OK, text)
-    if totals[State.DEAD]:
+    if dead := totals[State.DEAD]:
         yield Finding(
-            "jobs", Level.NOTE, f"{totals[State.DEAD]:,} dead letters wait for you", "windlass dead APP"
+            "jobs",
+            Level.NOTE,
+            "1 dead letter waits for you" if dead == 1 else f"{dead:,} dead letters wait for you",
+            "windlass dead APP",
         )
     ready = {row.queue for row in counts.rows if row.state is State.READY and row.count}
     for queue in sorted(ready - served):

@@ -13,6 +13,7 @@ import msgspec
 from litestar import Request
 
 from windlass.api.problems import Refusal
+from windlass.core.spelling import hint
 
 _AT = re.compile(r"(?s)(.*) - at `(\$.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
@@ -30,14 +31,16 @@ class JsonRequest(Request[Any, Any, Any]):
                 415, "unsupported-media-type", "the body must be JSON: send Content-Type: application/json"
             )
         field = getattr(self.route_handler, "parsed_data_field", None)
-        return _read(_decoder(Any if field is None else field.annotation), await self.body())
+        return _read(Any if field is None else field.annotation, await self.body())
 
 
-def _read(decode: Callable[[bytes], Any], body: bytes) -> Any:
+def _read(kind: Any, body: bytes) -> Any:
     try:
-        return decode(body)
+        return _decoder(kind)(body)
     except msgspec.ValidationError as error:
         field_name, detail = _located(str(error))
+        if (unknown := _UNKNOWN.fullmatch(detail)) and field_name == unknown[1]:
+            detail = _no_such_field(field_name, kind)
         raise Refusal(400, "invalid", detail, field=field_name) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refusal(400, "invalid", f"the body is not JSON: {error}") from None
@@ -49,6 +52,12 @@ def _read(decode: Callable[[bytes], Any], body: bytes) -> Any:
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
     """Reads JSON as a type; made once for each type."""
     return msgspec.json.Decoder(kind).decode
+
+
+def _no_such_field(name: str, kind: Any) -> str:
+    """What to say of a field that the body as a whole does not have."""
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    return f'there is no field "{name[:100]}"; {hint(name, known, "fields are")}'
 
 
 def _located(text: str) -> tuple[str, str]:

@@ -176,7 +176,7 @@ def _status(error: WindlassError) -> tuple[int, str]:
     return 500, "internal"
 
 
-def on_http_exception(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """What the framework refuses: no such route, a body or a parameter of another shape."""
     status = error.status_code
     if isinstance(error, ValidationException):
@@ -189,7 +189,12 @@ def on_http_exception(_: Request[Any, Any, Any], error: HTTPException) -> Respon
         _log.error("unexpected: %s", error.detail, exc_info=error)
         return problem(500, "internal", "the server has failed; its log says where")
     kind = _WORDS.get(status, "invalid")
-    return problem(status, kind, error.detail, headers=error.headers or {})
+    detail = error.detail
+    if detail == phrase(status) and status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        detail = (
+            f"there is no route {request.method} {request.url.path}; openapi.json describes those there are"
+        )
+    return problem(status, kind, detail, headers=error.headers or {})
 
 
 _LEFT = "client disconnected prematurely"
@@ -215,10 +220,15 @@ def _fields(error: ValidationException) -> list[FieldProblem]:
                 found.append(FieldProblem(field="body", detail="there is none: send JSON"))
                 continue
             name = str(each.get("key") or each.get("source") or "body")
+            name = _AS_SENT.get(name, name)
             found.append(
                 FieldProblem(field=_shortened(name), detail=_shortened(str(each.get("message", ""))))
             )
     return found
+
+
+_AS_SENT = {"states": "state"}
+"""The names in requests of what handlers call differently: `state` belongs to the framework there."""
 
 
 def on_any_error(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

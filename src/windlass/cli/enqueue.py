@@ -4,6 +4,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -118,18 +119,29 @@ def _wanted(app: Windlass, task: str) -> str:
         return f"{task} takes no arguments: {{}}"
     names = ", ".join(name if name in required else f"[{name}]" for name in fields)
     some = [name for name in fields if name in required] or list(fields)[:1]
-    example = ", ".join(f'"{name}": {_EXAMPLES.get(fields[name].get("type"), "…")}' for name in some)
-    return f"{task} takes a JSON object of: {names}, such as '{{{example}}}'"
+    example = dumps({name: _example(fields[name], schema.get("$defs", {})) for name in some})
+    return f"{task} takes a JSON object of: {names}, such as '{example}'"
 
 
-_EXAMPLES = {
-    "integer": "1",
-    "number": "1.5",
-    "string": '"text"',
-    "boolean": "true",
-    "array": "[]",
-    "object": "{}",
-}
+def _example(schema: dict[str, Any], named: dict[str, Any], depth: int = 0) -> Any:
+    """A value of the shape that a JSON Schema describes. Formats, such as a time, are not looked at."""
+    if depth > _DEEPEST:
+        return None
+    if reference := schema.get("$ref"):
+        return _example(named.get(reference.rpartition("/")[2], {}), named, depth + 1)
+    for word in ("enum", "anyOf", "oneOf", "allOf"):
+        if choices := schema.get(word):
+            return choices[0] if word == "enum" else _example(choices[0], named, depth + 1)
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("type") != "object":
+        return _EXAMPLES.get(schema.get("type"))
+    fields = schema.get("properties", {})
+    return {name: _example(fields.get(name, {}), named, depth + 1) for name in schema.get("required", ())}
+
+
+_DEEPEST = 8
+_EXAMPLES: dict[Any, Any] = {"integer": 1, "number": 1.5, "string": "text", "boolean": True, "array": []}
 """By the types of JSON Schema."""
 
 

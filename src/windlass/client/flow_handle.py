@@ -155,7 +155,13 @@ class Flow:
         found: list[Any] = []
         for job in self._ends or await self._last():
             handle = next((each for each in self.jobs if each.id == job), None) or self._app.job(job)
-            found.append(await handle.aresult(None if end is None else max(0.0, end - time.monotonic())))
+            left = None if end is None else max(0.0, end - time.monotonic())
+            try:
+                found.append(await handle.aresult(left))
+            except ResultTimeout:
+                raise ResultTimeout(
+                    f'job {job} of flow "{self.id}" has not finished within {length:g} s'
+                ) from None
         return found
 
     async def acancel(self) -> int:

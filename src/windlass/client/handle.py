@@ -284,8 +284,8 @@ class Job(Generic[R]):
 
 
 _GONE = (
-    "it finished longer ago than jobs are kept (see retention), or the store has lost it (restored from a "
-    "backup, flushed)"
+    "it finished longer ago than jobs are kept (see retention), somebody discarded it, or the store has lost "
+    "it (restored from a backup, flushed)"
 )
 _WATCH = 30.0
 """Seconds of one watch; after each the job is looked for."""

@@ -12,6 +12,7 @@ import msgspec
 
 from windlass.core.codec import brief, encode
 from windlass.core.fault import Fault, Path, Unfit, described, fields_of, quoted
+from windlass.core.models import MISSED, unread_alias
 
 _Steps: TypeAlias = tuple[str | int | EllipsisType, ...]
 
@@ -45,9 +46,14 @@ def locate(decode: Callable[[bytes], object], document: bytes, error: Exception)
 
 
 def in_words_of(given: object, fault: Fault) -> Fault:
-    """The same fault, naming the Python type of what was given instead of the JSON type it was written as."""
+    """The same fault, naming the Python type of what was given instead of the JSON type it was written as,
+    or the alias for which a model does not read what it wrote.
+    """
     try:
-        for step in fault.path:
+        for depth, step in enumerate(fault.path, 1):
+            missed = depth == len(fault.path) and fault.reason.startswith(MISSED)
+            if missed and (cause := unread_alias(given, str(step))):
+                return Fault(fault.path, cause)
             given = (
                 getattr(given, str(step))
                 if fields_of(given)

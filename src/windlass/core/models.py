@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from windlass.core.codec import encode
-from windlass.core.fault import Fault, Unfit
+from windlass.core.fault import Fault, Unfit, quoted
 from windlass.core.form import Form
 
 
@@ -50,6 +50,25 @@ def adapter_form(annotation: Any) -> Form:
     return Form(dump, read, adapter.json_schema)
 
 
+def unread_alias(model: object, name: str) -> str | None:
+    """Why a model's own field was missed when it was read under a name; None if no alias is the cause."""
+    fields: dict[str, Any] = getattr(type(model), "model_fields", {})
+    for field, settings in fields.items():
+        reads, writes = _first_alias(settings.validation_alias), settings.serialization_alias or field
+        if reads == name and writes != name and hasattr(model, field):
+            return (
+                f"the model writes this field as {quoted(writes)} and reads it as {quoted(name)}: give it "
+                f"one alias for both (alias={quoted(name)}), or let it be read by its name (populate_by_name)"
+            )
+    return None
+
+
+def _first_alias(alias: Any) -> str | None:
+    """The name by which Pydantic misses a field: of several it says the first."""
+    first = alias.choices[0] if hasattr(alias, "choices") else alias
+    return first if isinstance(first, str) else None
+
+
 def predicate(annotation: Any) -> Callable[[object], Fault | None]:
     """What Pydantic says to a value that has the annotated type, by the marks beside the type."""
     pydantic = _pydantic()
@@ -83,6 +102,8 @@ def has_marks(metadata: tuple[Any, ...]) -> bool:
 
 
 _PROTOCOL, _VALIDATOR = "__get_pydantic_core_schema__", "__pydantic_validator__"
+MISSED = "field required"
+"""How Pydantic's complaint of a field that is not there begins, as `_first` says it."""
 _MASK = "**********"
 """What Pydantic writes for a secret."""
 

@@ -169,8 +169,8 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_RECORD: Final = (
-    "it finished longer ago than jobs are kept (see retention), it never existed, or the store has lost it "
-    "(restored from a backup, flushed)"
+    "it finished longer ago than jobs are kept (see retention), somebody discarded it, it never existed, or "
+    "the store has lost it (restored from a backup, flushed)"
 )
 """What it can mean that a store has no record of a job: it cannot tell which."""
 

@@ -15,7 +15,7 @@ from windlass.core.codec import check_referred, is_reference, read_reference, re
 from windlass.core.job import JobDetail, Mode, NewJob
 from windlass.core.settlement import Settlement
 from windlass.core.units import Fence, JobId
-from windlass.errors import ValueConflict, ValueMissing
+from windlass.errors import ValueConflict, ValueMissing, ValuesUnavailable
 from windlass.values.bucket import Bucket
 from windlass.values.configured import ValueSettings, check_inside
 from windlass.values.names import kept_key, owner_key, payload_key, result_key, results_of, trial_key
@@ -24,6 +24,8 @@ from windlass.values.place import read_url
 Knows: TypeAlias = Callable[[JobId], Awaitable[bool]]
 """Whether the store has a record of a job."""
 _PAGE = 1_000
+_PUTS = 3
+"""How often an object is put that is said to be there, and is not there when it is read."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -106,7 +108,9 @@ class Values:
 
     async def _put(self, job: JobId, key: str, document: bytes, *, blocking: bool) -> None:
         """Put an object. Sent again it is the same, and then all is well."""
-        while not await self.bucket.put(key, document, blocking=blocking):
+        for _ in range(_PUTS):
+            if await self.bucket.put(key, document, blocking=blocking):
+                return
             found = await self.bucket.get(key, blocking=blocking)
             if found == document:
                 return
@@ -114,6 +118,7 @@ class Values:
                 raise ValueConflict(
                     f"object storage {self.shown} has something else under {key}; nothing is replaced", job
                 )
+        raise ValuesUnavailable(f"object storage {self.shown} says that it has {key}, and does not give it")
 
     # --- reading --------------------------------------------------------------------------------------------
 
