@@ -126,6 +126,21 @@ def test_secrets_are_in_no_key(app: Windlass) -> None:
     assert hidden != key_of(sync, Customer(id=1, password=pydantic.SecretStr("1235")))
 
 
+def test_what_is_private_is_in_no_key(app: Windlass) -> None:
+    with pytest.raises(InvalidOption, match='argument "email" is a secret'):
+
+        @app.task(unique=Unique("email"), private=("email",))
+        def greet(email: str) -> None: ...
+
+    @app.task(unique=Unique("who"), private=("email",))
+    def invite(who: dict[str, str]) -> None: ...
+
+    assert key_of(invite, {"name": "ada"}) == 'who={"name":"ada"}'
+    hidden = key_of(invite, {"name": "ada", "work_email": "ada@example.com"})
+    assert hidden.startswith("sha256:")
+    assert hidden != key_of(invite, {"name": "ada", "work_email": "bob@example.com"})
+
+
 def test_what_is_wrong_is_said_when_the_task_is_registered(app: Windlass) -> None:
     with pytest.raises(InvalidOption, match=r'task "sync": unique= names "usr"; .*user'):
 

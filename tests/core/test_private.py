@@ -110,8 +110,28 @@ def test_private_names_are_masked_as_secrets_are() -> None:
     assert Cleaner(found)("no mailbox ada@home.example") == f"no mailbox {MASK}"
     assert Shower(signature, secrets=True).arguments(payload)["kwargs"]["email"] == "ada@mail.example"
     result = signature.encode_result(who)
-    assert Shower(signature).result(result) == {"name": "Ada", "email": MASK}
+    assert Shower(signature).result(result, payload) == {"name": "Ada", "email": MASK}
     assert "ada@home.example" in json.dumps(Shower(signed(())).arguments(payload))
+
+
+def test_a_result_is_shown_without_what_its_job_was_called_with() -> None:
+    """Names tell nothing of a text that the task has put together."""
+
+    def welcome(email: str, pin: int, times: int) -> dict[str, Any]: ...
+
+    signature = Signature(welcome, private=("email",))
+    payload = signature.encode(("ada@example.com", 471_147, 3), {})
+    value = {"said": ["to ada@example.com", 471_147, 3], "by ada@example.com": None}
+    result = signature.encode_result(value)
+    assert Shower(signature).result(result, payload) == {
+        "said": [f"to {MASK}", MASK, 3],
+        f"by {MASK}": None,
+    }
+    assert Shower(signature, secrets=True).result(result, payload) == value
+    assert Shower(signature, ("email",)).result(result, b"not JSON") == {
+        "said": ["to [email]", 471_147, 3],
+        "by [email]": None,
+    }
 
 
 def test_other_tasks_keep_their_names() -> None:

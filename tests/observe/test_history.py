@@ -237,6 +237,26 @@ def test_an_attempt_is_kept_with_its_worker_its_error_and_its_tags(history_url: 
     on_store(history_url, story)
 
 
+def test_an_error_that_its_worker_did_not_mask_is_masked(history_url: str) -> None:
+    """That worker may be older, or have other settings: the reader masks by its own."""
+
+    async def story(store: Harness, _: HistoryReader, sink: Sink) -> None:
+        reader = HistoryReader(store.broker, sink, "s", patterns=["email"])
+        worker = await store.worker(slots=1)
+        job = await store.add(task="t", max_attempts=1)
+        # So long that it is cut in the middle of the second address.
+        message = f"no mailbox ada@example.com {'.' * 963} grace@example.com"
+        error = Error(type="ValueError", message=message, traceback="", fingerprint="f")
+        await store.dead(await worker.one(), error=error)
+        await reader.step()
+        (attempt,) = (await sink.trail("s", job)).attempts
+        assert attempt.error.startswith("no mailbox [email] ..")
+        assert "ada" not in attempt.error
+        assert "grace" not in attempt.error
+
+    on_store(history_url, story)
+
+
 def test_jobs_that_wait_are_kept_where_all_events_are(history_url: str) -> None:
     async def story(store: Harness, reader: HistoryReader, sink: Sink) -> None:
         job = await store.add(task="t", key="k")

@@ -31,5 +31,8 @@ async def keep_history(app: Windlass) -> None:
     """Copy finished attempts from the log of events to the place where the app keeps history, if it has
     one.
     """
-    if app.config.history is not None:
-        await copy_events(app.config.history, await app.broker(), app.config.namespace)
+    config = app.config
+    if config.history is not None:
+        await copy_events(
+            config.history, await app.broker(), config.namespace, patterns=config.private_patterns
+        )

@@ -250,7 +250,7 @@ def job_whole(job: JobDetail, shower: Shower = _UNTYPED, *, payload: bool) -> Jo
         logs=tuple(shower.clean(line) for line in job.logs),
         memos=job.memos,
         payload=shower.arguments(job.payload) if payload else None,
-        result=shower.result(job.result) if payload else None,
+        result=shower.result(job.result, job.payload) if payload else None,
     )
 
 

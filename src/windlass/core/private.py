@@ -60,20 +60,25 @@ def without_private(text: str, patterns: Sequence[str]) -> str:
 
 def masked_private(value: Any, patterns: Sequence[str]) -> Any:
     """A JSON-like value in which texts, numbers and keys are without them, for showing."""
-    return _masked(value, patterns, 0) if patterns else value
+    return each_text(value, lambda text: without_private(text, patterns)) if patterns else value
 
 
-def _masked(value: Any, patterns: Sequence[str], depth: int) -> Any:
+def each_text(value: Any, clean: Callable[[str], str]) -> Any:
+    """A JSON-like value whose texts, numbers and keys are as `clean` makes them, for showing."""
+    return _cleaned(value, clean, 0)
+
+
+def _cleaned(value: Any, clean: Callable[[str], str], depth: int) -> Any:
     if depth > _DEEPEST or value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, str):
-        return without_private(value, patterns)
+        return clean(value)
     if isinstance(value, int):
-        clean = without_private(str(value), patterns)
-        return value if clean == str(value) else clean
+        text = clean(str(value))
+        return value if text == str(value) else text
     if isinstance(value, Mapping):
         inside = cast("Mapping[Any, Any]", value).items()
-        return {_masked(key, patterns, depth + 1): _masked(each, patterns, depth + 1) for key, each in inside}
+        return {_cleaned(key, clean, depth + 1): _cleaned(each, clean, depth + 1) for key, each in inside}
     if isinstance(value, list | tuple):
-        return [_masked(each, patterns, depth + 1) for each in cast("Sequence[Any]", value)]
+        return [_cleaned(each, clean, depth + 1) for each in cast("Sequence[Any]", value)]
     return value

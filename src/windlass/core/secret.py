@@ -89,9 +89,9 @@ def secrets_of_json(
     return frozenset(text for text in found if len(text) >= SHORTEST)
 
 
-def holds_secret(value: object, annotation: Any = Any) -> bool:
+def holds_secret(value: object, annotation: Any = Any, *, names: frozenset[str] = NAMES) -> bool:
     """Whether there is a secret inside of a JSON value of an annotated type, however short."""
-    return any(True for _ in _typed(value, (annotation,), secret=False, names=NAMES, depth=0))
+    return any(True for _ in _typed(value, (annotation,), secret=False, names=names, depth=0))
 
 
 def without(text: str, secrets: Iterable[str]) -> str:

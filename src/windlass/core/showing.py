@@ -9,8 +9,8 @@ import msgspec
 
 from windlass.core.codec import UNREADABLE, is_reference, open_result, plain_arguments, size_of
 from windlass.core.outcome import Error
-from windlass.core.private import masked_private, without_private
-from windlass.core.secret import masked
+from windlass.core.private import each_text, masked_private, without_private
+from windlass.core.secret import Cleaner, masked
 from windlass.core.signature import Signature
 from windlass.core.webhook import without_callback
 from windlass.errors import UnreadablePayload
@@ -63,16 +63,18 @@ class Shower:
             args, kwargs = self._signature.masked(args, kwargs)
         return masked_private({"args": args, "kwargs": kwargs}, self._patterns)
 
-    def result(self, result: bytes | None) -> Any:
-        """A result; in words why, if it cannot be read."""
+    def result(self, result: bytes | None, payload: bytes) -> Any:
+        """A result, without the secrets that its job was called with; in words why, if it cannot be read."""
         if result is not None and is_reference(result):
             return elsewhere(result)
         try:
             value = None if result is None else msgspec.json.decode(open_result(result).r)
         except (UnreadablePayload, msgspec.MsgspecError, UnicodeDecodeError) as error:
             return str(error)
-        shown = value if self._secrets else self._signature.masked_result(value)
-        return masked_private(shown, self._patterns)
+        if self._secrets or value is None:
+            return value
+        clean = Cleaner(self._signature.secrets_in(payload), self._patterns)
+        return each_text(self._signature.masked_result(value), clean)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers; of a callback only who it is."""

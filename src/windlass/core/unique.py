@@ -77,7 +77,8 @@ class UniqueKeys:
         for name, annotation in self._annotations.items():
             if name in given:
                 document = self._signature.canonical(given[name])
-                hides = hides or holds_secret(msgspec.json.decode(document), annotation)
+                value = msgspec.json.decode(document)
+                hides = hides or holds_secret(value, annotation, names=self._signature.names)
             else:
                 document = self._defaults[name]
             parts.append(f"{name}={document.decode()}")

@@ -20,7 +20,9 @@ def beside(
     config = program.config
     services: dict[str, Callable[[], Awaitable[None]]] = {}
     if (history := config.history) is not None:
-        services["history"] = lambda: keep_history(history, broker, config.namespace, sleep=pace.sleep)
+        services["history"] = lambda: keep_history(
+            history, broker, config.namespace, patterns=config.private_patterns, sleep=pace.sleep
+        )
     if config.webhooks:
         services["webhooks"] = Webhooks(broker, pace, config.namespace, config.private_patterns).run
     if program.relays:

@@ -57,12 +57,14 @@ class HistoryReader:
         source: str,
         *,
         keep: Micros = KEPT,
+        patterns: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._broker = broker
         self._sink = sink
         self._source = source
         self._keep = keep
+        self._patterns = patterns
         self._clock = clock
         self._name = uuid4().hex
         self._forget_at = 0.0
@@ -118,7 +120,9 @@ class HistoryReader:
     async def _batch(self, events: Sequence[Event], seen: Batch) -> Batch:
         """What these events tell, with what the store knows of their jobs; and the workers that were seen."""
         records = await self._records.of(events)
-        found = (attempt_of(event, records.get(event.job), self._sessions) for event in events)
+        found = (
+            attempt_of(event, records.get(event.job), self._sessions, self._patterns) for event in events
+        )
         attempts = [attempt for attempt in found if attempt is not None]
         return msgspec.structs.replace(
             seen,
@@ -172,10 +176,11 @@ async def keep_history(
     broker: Broker,
     source: str,
     *,
+    patterns: Sequence[str] = (),
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Copy for ever, whatever happens to the store or the sink meanwhile. What runs jobs does not wait for
-    it, and does not notice.
+    it, and does not notice. What looks private by these patterns is masked.
     """
     keep = read_url(url).keep
     sink: Sink | None = None
@@ -186,7 +191,7 @@ async def keep_history(
             try:
                 if reader is None:
                     sink = await open_sink(url, broker)
-                    reader = HistoryReader(broker, sink, source, keep=keep)
+                    reader = HistoryReader(broker, sink, source, keep=keep, patterns=patterns)
                 await reader.step()
             except Exception as error:  # noqa: BLE001 - whatever it is, jobs must not depend on it
                 if not failing:

@@ -13,6 +13,7 @@ from windlass.core.enqueuer import enqueuer_in
 from windlass.core.event import Event
 from windlass.core.job import Delivery, JobDetail
 from windlass.core.outcome import CauseKind
+from windlass.core.private import without_private
 from windlass.core.secret import without_credentials
 from windlass.core.session import SessionView
 from windlass.core.state import TERMINAL, State
@@ -59,15 +60,20 @@ def tells(event: Event) -> bool:
 
 
 def attempt_of(
-    event: Event, record: JobDetail | None = None, sessions: Mapping[SessionId, SessionView] | None = None
+    event: Event,
+    record: JobDetail | None = None,
+    sessions: Mapping[SessionId, SessionView] | None = None,
+    patterns: Sequence[str] = (),
 ) -> Attempt | None:
-    """The attempt that an event is the end of; None if it is not the end of one."""
+    """The attempt that an event is the end of, without what looks private by these patterns; None if it is
+    not the end of one.
+    """
     if event.before is not State.RUNNING or event.outcome is None:
         return None
     delivery = None if record is None else _delivery(record, event)
     session_id = "" if delivery is None else delivery.session or ""
     session = (sessions or {}).get(session_id)
-    kind, message, fingerprint = ("", "", "") if delivery is None else _error(delivery)
+    kind, message, fingerprint = ("", "", "") if delivery is None else _error(delivery, patterns)
     return Attempt(
         job=event.job,
         fence=event.fence,
@@ -94,16 +100,20 @@ def _delivery(record: JobDetail, event: Event) -> Delivery | None:
     return next((each for each in record.deliveries if each.fence == event.fence), None)
 
 
-def _error(delivery: Delivery) -> tuple[str, str, str]:
+def _error(delivery: Delivery, patterns: Sequence[str]) -> tuple[str, str, str]:
     """Type, message and fingerprint of what went wrong."""
     error, cause = delivery.error, delivery.cause
     if error is not None:
-        # Its worker has taken out the secrets of the job. What looks like one anywhere goes, too.
-        message = without_credentials(error.message)[:LONGEST_MESSAGE]
-        return error.type, message, error.fingerprint or error.type
+        # Its worker has taken out the secrets of the job. What looks like one anywhere goes, too, and what
+        # looks private here: that worker may have other settings, or be one of another app.
+        return error.type, _clean(error.message, patterns), error.fingerprint or error.type
     if cause is not None and cause.kind in _FAILURES:
-        return cause.kind.value, without_credentials(cause.detail)[:LONGEST_MESSAGE], cause.kind.value
+        return cause.kind.value, _clean(cause.detail, patterns), cause.kind.value
     return "", "", ""
+
+
+def _clean(text: str, patterns: Sequence[str]) -> str:
+    return without_private(without_credentials(text), patterns)[:LONGEST_MESSAGE]
 
 
 def enqueued_of(events: Sequence[Event], records: Mapping[JobId, JobDetail]) -> list[Enqueued]:
