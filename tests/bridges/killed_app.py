@@ -11,8 +11,10 @@ STORE, URL, FORMAT, NOTES = "TAKING_STORE", "TAKING_URL", "TAKING_FORMAT", "TAKI
 
 
 def build(store: str, url: str, form: str = "messages") -> Windlass:
-    """The app; its task takes a number. "to celery": its task is one that Celery's workers run."""
-    made = Windlass(store)
+    """The app; its task takes a number. "to celery": its task is one that Celery's workers run. "front": the
+    message broker is its front door.
+    """
+    made = Windlass(store, front=url if form == "front" else None)
     if form == "to celery":
         made.celery_task("proj.note", url)
         return made
@@ -25,6 +27,8 @@ def build(store: str, url: str, form: str = "messages") -> Windlass:
     def note(n: int) -> None:
         noted(n)
 
+    if form == "front":
+        return made
     by_celery = {"format": "celery", "tasks": [count, note]}
     said: dict[str, Any] = by_celery if form == "celery" else {"task": count}
     made.intake(url, name="counted", backlog=1_000_000, **said)

@@ -68,8 +68,11 @@ def test_messages_of_kafkas_own_producer_become_jobs(kafka: Kafka, tmp_path: Pat
         asyncio.run(intake.until_taken(*range(500)))
 
 
+@pytest.mark.parametrize(
+    "store", ["sqlite", *(pytest.param(kind, marks=pytest.mark.slow) for kind in STORES[1:])]
+)
 def test_a_topic_that_is_made_anew_stops_the_intake_until_an_operator_says_where_to_go_on(
-    kafka: Kafka, tmp_path: Path
+    kafka: Kafka, tmp_path: Path, store: str
 ) -> None:
     topic = kafka.topic()
 
@@ -88,7 +91,7 @@ def test_a_topic_that_is_made_anew_stops_the_intake_until_an_operator_says_where
         (after,) = await intake.offsets()
         assert after.source.identity != before.source.identity
 
-    with store_of("sqlite", tmp_path) as store, taking(tmp_path, store, kafka.url(topic)) as intake:
+    with store_of(store, tmp_path) as url, taking(tmp_path, url, kafka.url(topic)) as intake:
         asyncio.run(story(intake))
 
 

@@ -55,4 +55,4 @@ def test_a_server_that_is_killed(sqs: OwnElasticMQ, tmp_path: Path, store: str) 
         await asyncio.to_thread(sqs.start)
 
     with store_of(store, tmp_path) as url:
-        killing(sqs, tmp_path, url, sqs.endpoint, fifo=False).play(15, blow, burst=60)
+        killing(sqs, tmp_path, url, sqs.endpoint, fifo=False).play(30, blow, burst=60)

@@ -13,6 +13,7 @@ import pytest
 from tests.broker.sqlite.blocking import run
 from tests.broker.sqlite.children import QUEUE, new_job
 from tests.broker.sqlite.files import new_file
+from tests.broker.sqlite.opened import WARM, Opened
 
 from windlass.broker.sqlite import SqliteBroker, log
 from windlass.broker.sqlite.files import connect
@@ -21,49 +22,6 @@ from windlass.broker.sqlite.identity import Identity, file_id
 from windlass.broker.sqlite.library import library
 from windlass.broker.sqlite.transaction import Transaction
 from windlass.errors import StoreError, StoreReplaced
-
-WARM = 50
-
-
-class Opened:
-    """A file with jobs in it, that this process has open, and a copy of how it was before the last ones."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = new_file(folder)
-        self.copy = folder / "copy.db"
-        self.broker = SqliteBroker(self.path)
-        run(self.broker).declare([QUEUE])
-        self.enqueue()
-        source, target = apsw.Connection(str(self.path)), apsw.Connection(str(self.copy))
-        with target.backup("main", source, "main") as work:
-            work.step(-1)
-        target.close()
-        source.close()
-        for _ in range(WARM):
-            self.enqueue()
-        run(self.broker).counts()
-
-    def beside(self, suffix: str) -> Path:
-        return Path(f"{self.path}{suffix}")
-
-    def enqueue(self) -> str:
-        return self.broker.blocking.enqueue([[new_job()]])[0][0].job
-
-    def jobs_of_a_new_process(self, more: int = 0) -> int:
-        """How many jobs a process that opens the file now finds, and enqueues."""
-        code = (
-            "import asyncio, sys; from pathlib import Path; from windlass.broker.sqlite import SqliteBroker;"
-            "from tests.broker.sqlite.children import new_job; b = SqliteBroker(Path(sys.argv[1]));"
-            "[b.blocking.enqueue([[new_job()]]) for _ in range(int(sys.argv[2]))];"
-            "print(sum(row.count for row in asyncio.run(b.counts()).rows)); asyncio.run(b.close())"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(self.path), str(more)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return int(done.stdout)
 
 
 @pytest.fixture

@@ -95,14 +95,14 @@ def prepare(path: Path, namespace: str, lock: FileLock) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Generator[Connection]:
-    """A connection for a moment."""
+    """A connection for a moment, which leaves the log to those that follow."""
     with library, opening, in_words(path):
         connection = library.open(str(path))
         try:
             connection.set_busy_timeout(_BUSY)
             yield connection
         finally:
-            library.close(connection)
+            library.leave(connection)
 
 
 def _check_owner(connection: Connection, path: Path) -> None:

@@ -131,30 +131,28 @@ class Identity:
                 else:
                     self._compare()
             except BaseException:
-                self.closing(handle.connection)
-                library.close(handle.connection)
+                library.leave(handle.connection)
                 raise
         return handle
 
-    def closing(self, connection: Connection) -> None:
-        """Keep SQLite from writing its log to a file that was overwritten, or that has another log now. A
-        process that has done nothing since is told nothing, but must not write either.
+    def may_write_log(self) -> bool:
+        """Whether SQLite may write its log to the file when it closes it. Asked and done under the lock, so
+        that nobody commits in between. A process that has done nothing since is told nothing, but must not
+        write either.
+
+        Where something was deleted or replaced, only a log is written that nobody else can read any more. One
+        that is still at its path is left to the next process: others may have gone on with it.
         """
         with suppress(StoreError):
             self._compare()
-        if self._is_overwritten or self._is_taken_over():
-            with suppress(apsw.ConnectionClosedError):
-                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-
-    def _is_taken_over(self) -> bool:
-        """Whether others go on with another log, or with the same log and another index."""
-        if self._trouble is None or len(self._files) == 1:
+        if self._trouble is None:
+            return True
+        if self._is_overwritten or len(self._files) == 1:
             return False
-        log, index = (_stat(path) for path, _ in self._files[1:])
-        known_log, known_index = (known for _, known in self._files[1:])
-        if log is not None and _id(log) == known_log:
-            return index is not None and _id(index) != known_index
-        return log is not None and log.st_size > 0  # an empty one is left by an opening that has failed
+        path, known = self._files[1]
+        log = _stat(path)
+        # An empty one is left by an opening that has failed.
+        return log is None or (_id(log) != known and log.st_size == 0)
 
     def _see_beside(self, connection: Connection) -> None:
         """Note which log and index a connection has opened: those at their paths, if it has them open."""

@@ -40,16 +40,28 @@ class Library(Gate):
         super().__enter__()
 
     def open(self, path: str, **arguments: Any) -> Connection:
-        """A connection, closed by `close` or by a fork. Enter first."""
+        """A connection, closed by `close`, `leave` or a fork. Enter first."""
         connection: Connection = apsw.Connection(path, **arguments)
+        # Only `close` writes the log to the file; not one that is dropped, or the end of Python.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._open.add(connection)
         return connection
 
     def close(self, connection: Connection) -> None:
-        """Close a connection, if a fork has not. Enter first."""
+        """Close a connection, if a fork has not. If no process has the file open any more, SQLite writes the
+        log to it and deletes the log. Enter first.
+        """
         if connection in self._open:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             connection.close()
             self._open.discard(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Close a connection without writing the log to the file: whoever opens the file next reads the log.
+        Enter first.
+        """
+        connection.close(force=True)
+        self._open.discard(connection)
 
     def close_with(self, owner: object, connection: Connection) -> None:
         """Close the connection when its owner is gone, too."""
@@ -60,16 +72,9 @@ class Library(Gate):
         if connection in self._open and self.try_to_enter():
             try:
                 with contextlib.suppress(apsw.Error):  # nobody is there to be told
-                    self._end(connection)
+                    self.leave(connection)
             finally:
                 self.__exit__(None, None, None)
-
-    def _end(self, connection: Connection) -> None:
-        """Close a connection without writing the log to the file: that may take seconds, and is not due."""
-        with contextlib.suppress(apsw.ConnectionClosedError):
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            connection.close(force=True)
-        self._open.discard(connection)
 
     # --- called around a fork -------------------------------------------------------------------------------
 
@@ -78,7 +83,7 @@ class Library(Gate):
         self.generation += 1
         for connection in list(self._open):
             with contextlib.suppress(apsw.Error):
-                self._end(connection)
+                self.leave(connection)
 
     def renew(self) -> None:
         """In the child: only if all was closed, the library's memory is as good as new."""

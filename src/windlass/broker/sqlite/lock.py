@@ -2,8 +2,8 @@
 
 Two locks, `turn` and `lock`. Who wants to write takes the turn, waits for the lock, and gives the turn back.
 So a process that writes without pause cannot take the lock again in front of the one that has the turn.
-Waiting is done by the kernel; nobody polls. `flock` belongs to the open file, so a child closes what it
-inherits, or it would keep the lock of a parent that died.
+Waiting is done by the kernel; only who closes the file polls. `flock` belongs to the open file, so a child
+closes what it inherits, or it would keep the lock of a parent that died.
 
 A program may close these files without our knowledge. Then the locks that it held are free for all others:
 nothing else keeps the same file open (a map would), and a caller that meets an error lets go of both locks.
@@ -24,11 +24,14 @@ from typing import Final
 
 from windlass.broker.sqlite.filesystem import in_words_of_system, is_at, said
 from windlass.descriptors import identity
-from windlass.errors import StoreUnavailable
+from windlass.errors import StoreError, StoreUnavailable
 from windlass.forks import renew_after_fork
 
 EVERY: Final = 1.0
 """Seconds between looks whether the files are still the ones at their paths."""
+CLOSING: Final = 5.0
+"""Seconds that who closes the file waits for the lock."""
+_PAUSE: Final = 0.01
 _PID = struct.Struct("<q")
 
 
@@ -93,6 +96,24 @@ class FileLock:
             raise said(error, self._path) from error
         self._sign()
         return True
+
+    def acquire_to_close(self) -> bool:
+        """Take the lock if it is to be had within `CLOSING` seconds.
+
+        Looked for again and again, since Python starts no thread any more when it ends. Who finds it taken
+        each time is not the last to close the file, or the last one hangs: then there is nothing to do.
+        """
+        end = time.monotonic() + CLOSING
+        with contextlib.suppress(StoreError):
+            self._check()
+            self._renew_if_deleted()
+            while self._helper is None or not self._helper.busy:
+                if self.try_acquire():
+                    return True
+                if time.monotonic() >= end:
+                    break
+                time.sleep(_PAUSE)
+        return False
 
     def _check(self) -> None:
         """Refuse if the program has closed one of the files, or its number is another file's now."""

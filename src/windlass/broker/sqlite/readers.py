@@ -69,7 +69,7 @@ class Readers:
         return await reading
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. The log is the writer's, which closes after them."""
         with self._guard:
             self._closed = True
             threads, idle, self._idle = self._threads, self._idle, []
@@ -77,8 +77,7 @@ class Readers:
             threads.shutdown(wait=True)
         with library, in_words(self._path):
             for handle in idle:
-                self._identity.closing(handle.connection)
-                library.close(handle.connection)
+                library.leave(handle.connection)
 
     def _take(self) -> Handle:
         with self._guard:
@@ -93,4 +92,4 @@ class Readers:
             if not self._closed:
                 self._idle.append(handle)
                 return
-        library.close(handle.connection)
+        library.leave(handle.connection)

@@ -71,12 +71,12 @@ class Store:
     def close(self) -> None:
         """Wake all waiters, then close everything."""
         self.bells.close()
-        self.writer.close()
+        self.writer.finish()
         self.readers.close()
         with library, self._looking, in_words(self.path):
             if self._watching is not None:
-                self.identity.closing(self._watching.connection)
-                library.close(self._watching.connection)
+                library.leave(self._watching.connection)
+        self.writer.close()
         self.bells.let_go()
         self.lock.close()
 

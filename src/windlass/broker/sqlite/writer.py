@@ -125,20 +125,36 @@ class Writer:
         self._put(call)
         return await call.future
 
-    def close(self) -> None:
-        """Do what waits, then close the connection."""
+    def finish(self) -> None:
+        """Do what waits, and take nothing more."""
         self._closed = True
         if self._thread is not None:
             self._bell.put(None)
             self._thread.join()
-        with self._mutex, library, in_words(self._path):
+
+    def close(self) -> None:
+        """Close the connection, as the last one of this process: the last to close a file writes its log to
+        it. Under the lock: what others have committed before is seen, and nobody commits meanwhile.
+        """
+        with self._mutex:
             self._take_lock = self._refuse
-            if self._handle.generation == library.generation:
-                self._descriptors.check()  # the last to close a file writes its log back into it
-            self._identity.closing(self._handle.connection)
-            self._identity.measure_log_by(None)
+            has_lock = self._lock.acquire_to_close()
+            try:
+                with library, in_words(self._path):
+                    self._close(may_write_log=has_lock)
+            finally:
+                if has_lock:
+                    self._lock.release()
+
+    def _close(self, *, may_write_log: bool) -> None:
+        if self._handle.generation == library.generation:
+            self._descriptors.check()
+        if may_write_log and self._identity.may_write_log():
             library.close(self._handle.connection)
-            self._descriptors.closed()
+        else:
+            library.leave(self._handle.connection)
+        self._identity.measure_log_by(None)
+        self._descriptors.closed()
 
     def _open(self) -> None:
         self._handle = self._identity.connected(

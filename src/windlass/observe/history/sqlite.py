@@ -69,9 +69,9 @@ class SqliteSink:
         found = {path: _file_at(path) for path in self._seen}
         others = [path for path, known in self._seen.items() if found[path] not in (known, None)]
         if others or found.get(self._path) is None:
-            with contextlib.suppress(apsw.ConnectionClosedError):
-                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        library.close(self._connection)
+            library.leave(self._connection)
+        else:
+            library.close(self._connection)
 
     def _make_ready(self) -> None:
         if self._seen:
