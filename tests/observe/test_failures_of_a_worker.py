@@ -120,6 +120,7 @@ def test_a_job_that_cannot_be_run_has_a_line(story: Story, task: str, error: str
     line = story.failures(task)[0]
     assert (line["level"], line["outcome"], line["error"]) == ("warning", "hold", error)
     assert line["job"] == story.jobs[task]
+    assert not line.get("traceback"), "no code of the user's was called"
 
 
 def test_starts_and_ends_are_lines_at_a_level_of_their_own(story: Story) -> None:

@@ -60,10 +60,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traceback(self) -> str:
-        """The traceback. Empty for `raise Retry(after=5)`, unless another exception caused it."""
+        """The traceback. Empty for `raise Retry(after=5)`, and for a job that is held because its arguments do
+        not fit, unless another exception caused it. It would show the code of Windlass alone.
+        """
         raised = self.exception
-        if self.asked_for and raised is not None and not (raised.__cause__ or raised.__context__):
-            return ""
+        if raised is not None and (self.asked_for or self.outcome is Outcome.HOLD):
+            cause = raised.__cause__ or (None if raised.__suppress_context__ else raised.__context__)
+            if cause is None:
+                return ""
         return self.error.traceback
 
     @property
