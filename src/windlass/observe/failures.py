@@ -60,8 +60,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traceback(self) -> str:
-        """The traceback. Empty for `raise Retry(after=5)`, and for a job that is held because its arguments do
-        not fit, unless another exception caused it. It would show the code of Windlass alone.
+        """The traceback. Empty for `raise Retry(after=5)`, and for a job that is held because its arguments
+        do not fit, unless another exception caused it. It would show the code of Windlass alone.
         """
         raised = self.exception
         if raised is not None and (self.asked_for or self.outcome is Outcome.HOLD):
