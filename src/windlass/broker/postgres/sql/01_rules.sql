@@ -265,13 +265,6 @@ CREATE OR REPLACE FUNCTION _is_early(p_elapsed bigint, p_every bigint, p_left_wo
     SELECT coalesce(p_elapsed >= 0 AND p_elapsed < p_every AND NOT p_left_work, false)
 $$;
 
--- For how long a janitor waits for the namespace, in ms. in: how long ago the last pass was (NULL: there was none). Others wait behind it, so it holds them
--- up for a tenth of the time at most, and comes again. But before the gap counts as an outage (`_liveness_move`) there must be a pass: past a third of
--- that time it waits for whatever is left of it, which means for the steps that are under way.
-CREATE OR REPLACE FUNCTION _sweep_patience(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT least(greatest(20, p_since / 10000, CASE WHEN p_since >= p_ttl / 15 THEN (p_ttl / 5 - p_since) / 1000 END), 60000)
-$$;
-
 -- By how much a sweep moves the liveness clock. in: how long ago the last one was.
 CREATE OR REPLACE FUNCTION _liveness_move(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_since > greatest(LIVENESS_STEP, p_ttl / 5) THEN LIVENESS_STEP ELSE greatest(0, p_since) END

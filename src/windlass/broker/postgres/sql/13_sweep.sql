@@ -3,6 +3,13 @@
 -- Keys touched: meta (the clocks), and whatever is due. Cost: at most p_limit items, and a look at each queue and each
 -- live session.
 
+-- For how long a janitor waits for the namespace, in ms. in: how long ago the last pass was (NULL: there was none). Others wait behind it, so it holds them
+-- up for a tenth of the time at most, and comes again. But before the gap counts as an outage (`_liveness_move`) there must be a pass: past a third of
+-- that time it waits for whatever is left of it, which means for the steps that are under way.
+CREATE OR REPLACE FUNCTION _sweep_patience(p_since bigint, p_ttl bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT least(greatest(20, p_since / 10000, CASE WHEN p_since >= p_ttl / 15 THEN (p_ttl / 5 - p_since) / 1000 END), 60000)
+$$;
+
 -- in: how many items at most; the pace of the fleet. out: the head (no job; with p_keep_dead the dead letters that stay), then every transition but those of due jobs.
 CREATE OR REPLACE FUNCTION sweep(
     p_now bigint, p_limit bigint, p_every bigint, p_ended_kept bigint, p_keep_dead boolean,
