@@ -75,6 +75,12 @@ class Link:
             raise BridgeUnavailable(f"{self.shown} did not answer within {ANSWERS_WITHIN:g} s") from None
         except (RedisError, OSError) as error:
             raise BridgeUnavailable(f"{self.shown}: {_text(error)}") from error
+        except TypeError as error:
+            # Python 3.13: a write to a connection that was lost calls a method that is None by then. The
+            # client has dropped the connection.
+            if "'NoneType' object is not callable" not in str(error):
+                raise
+            raise BridgeUnavailable(f"{self.shown}: the connection was lost") from error
 
     async def close(self) -> None:
         """Let go of the connections."""
