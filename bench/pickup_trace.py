@@ -131,14 +131,20 @@ def main() -> None:
     if sys.argv[1] == "--produce":
         produce(sys.argv[2])
         return
-    for name in sys.argv[1:]:
-        with store(name) as url:
-            pickups = asyncio.run(trace(url))
-        ends = sorted(pickup["first line"] for pickup in pickups)
-        print(f"\n{name}: p50 {ends[len(ends) // 2]:.2f} ms, p99 {ends[len(ends) * 99 // 100]:.2f} ms")
-        print("median   " + _shown({s: statistics.median(p[s] for p in pickups) for s in STEPS}))
-        for pickup in sorted(pickups, key=lambda one: one["first line"])[-5:]:
-            print(f"no. {pickup['number']:4} " + _shown(pickup) + f"  beside it: {pickup['others']}")
+    with asyncio.Runner() as runner:  # one loop for all, since `started` belongs to a loop
+        for name in sys.argv[1:]:
+            show(name, runner)
+
+
+def show(name: str, runner: asyncio.Runner) -> None:
+    """Print the trace of a store."""
+    with store(name) as url:
+        pickups = runner.run(trace(url))
+    ends = sorted(pickup["first line"] for pickup in pickups)
+    print(f"\n{name}: p50 {ends[len(ends) // 2]:.2f} ms, p99 {ends[len(ends) * 99 // 100]:.2f} ms")
+    print("median   " + _shown({s: statistics.median(p[s] for p in pickups) for s in STEPS}))
+    for pickup in sorted(pickups, key=lambda one: one["first line"])[-5:]:
+        print(f"no. {pickup['number']:4} " + _shown(pickup) + f"  beside it: {pickup['others']}")
 
 
 if __name__ == "__main__":
