@@ -77,7 +77,7 @@ class Bucket:
             else:
                 await obstore.put_async(self._store(), key, document, **how)
         if self._folder is not None:
-            # One that was there as well: whoever put it may have died before it was synced.
+            # Also an object that was there before: its writer may have died before it was synced.
             gone = (FileNotFoundError,) if there else ()
             with self._asking(), contextlib.suppress(*gone):
                 await _called(_sync, self._folder, key, blocking=blocking)

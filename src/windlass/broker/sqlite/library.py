@@ -57,8 +57,8 @@ class Library(Gate):
             self._open.discard(connection)
 
     def leave(self, connection: Connection) -> None:
-        """Close a connection without writing the log to the file: whoever opens the file next reads the log.
-        Enter first.
+        """Close a connection without writing the log to the file. The next process that opens it reads the
+        log. Enter first.
         """
         connection.close(force=True)
         self._open.discard(connection)

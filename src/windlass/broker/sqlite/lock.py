@@ -98,7 +98,7 @@ class FileLock:
         return True
 
     def acquire_to_close(self) -> bool:
-        """Take the lock if it is to be had within `CLOSING` seconds.
+        """Take the lock if it becomes free within `CLOSING` seconds.
 
         Looked for again and again, since Python starts no thread any more when it ends. Who finds it taken
         each time is not the last to close the file, or the last one hangs: then there is nothing to do.

@@ -30,8 +30,8 @@ PATIENCE = 5_000
 class SqliteSink:
     """A file. Its calls run on threads, one at a time.
 
-    Whoever deletes or replaces the file does not disturb SQLite, which goes on writing to what has no name
-    any more. So each call looks at the paths, before it begins and before it answers.
+    SQLite does not notice that its file was deleted or replaced: it goes on writing to a file without a name.
+    So each call looks at the paths, before it begins and before it answers.
     """
 
     def __init__(self, path: str) -> None:
